@@ -131,6 +131,8 @@ class RunConfig(_Strict):
     keep: int = Field(2, ge=1)
     #: Stop after this many seconds of training, with a checkpoint. Null: no limit.
     time_limit_s: float | None = Field(None, gt=0)
+    #: Episodes of each step, spread over its groups, that are written to ``trajectories.jsonl``.
+    log_trajectories: int = Field(4, ge=0)
 
 
 class Config(_Strict):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -128,16 +128,22 @@ class Trajectory:
         return self.stop_reason is not StopReason.ENV_ERROR and any(sum(r.action_mask) for r in self.rows)
 
     def token_rewards(self, row: int = 0) -> list[float]:
-        """Rewards on the tokens of a row: each turn's reward stands on the last token *sampled* in that turn."""
+        """Rewards on the tokens of a row: each turn's reward stands on the last token *sampled* in that turn.
+
+        Raises ``ValueError`` if a turn has a reward but no sampled token, as the reward would be lost.
+        """
         out = [0.0] * len(self.rows[row])
         for t in self.turns:
-            if t.row == row and t.end > t.start:
+            if t.row == row and t.reward:
+                if t.end <= t.start:
+                    raise ValueError(f"expected sampled tokens in a turn with reward {t.reward}, found the empty span {t.start}:{t.end}")
                 out[t.end - 1] += t.reward
         return out
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form, as written to ``trajectories.jsonl``."""
-        d = asdict(self)
+        d = asdict(replace(self, rows=[]))  # asdict copies number by number, which is slow on long rows
+        d["rows"] = [{name: list(values) for name, values in vars(row).items()} for row in self.rows]
         d["stop_reason"] = self.stop_reason.value
         d["reward"] = self.reward
         return d

@@ -1,0 +1,37 @@
+"""From per-token values to one number, exact under any split of a batch into micro-batches.
+
+The caller counts the denominator once, over everything that one optimizer update sees; the parts then simply add up. Averaging inside
+each micro-batch instead would weigh a token by the company it is in.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Aggregation = Literal["token_mean", "seq_mean_token_mean"]
+
+
+def denominator(mask: Tensor, mode: Aggregation) -> float:
+    """What to divide by: the sampled tokens of ``mask`` ``[B, T]``, or (``seq_mean_token_mean``) its rows that have any."""
+    counts = mask.sum(-1)
+    return float(counts.sum() if mode == "token_mean" else (counts > 0).sum())
+
+
+def aggregate(values: Tensor, mask: Tensor, mode: Aggregation, denom: float) -> Tensor:
+    r"""Masked mean of ``values`` ``[B, T]``; the results of all parts of a batch sum to the batch's.
+
+    * ``token_mean``: :math:`\sum_{i,t} m_{it} L_{it} / D`: every token weighs the same (DAPO, arXiv 2503.14476);
+    * ``seq_mean_token_mean``: :math:`\sum_i (\sum_t m_{it} L_{it} / \sum_t m_{it}) / D`: all sequences weigh the same (GRPO as published).
+
+    ``denom`` is D = :func:`denominator` of the whole batch. Values where the mask is 0 are not read, not even NaN. Rows without a sampled
+    token add nothing. Raises ``ValueError`` unless D > 0.
+    """
+    if not denom > 0:
+        raise ValueError(f"expected a positive denominator, found {denom}: a batch needs at least one sampled token")
+    kept = torch.where(mask.bool(), values, 0.0)
+    if mode == "token_mean":
+        return kept.sum() / denom
+    return (kept.sum(-1) / mask.sum(-1).clamp(min=1)).sum() / denom

@@ -1,0 +1,5 @@
+"""``python -m agentgym_lite.cli`` is ``agl``."""
+
+from agentgym_lite.cli import main
+
+main()

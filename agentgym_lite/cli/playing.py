@@ -1,0 +1,95 @@
+"""``agl rollout`` and ``agl eval``."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agentgym_envs.core import Split, environment_class
+
+from agentgym_lite.cli.errors import UserError
+from agentgym_lite.cli.output import print_json, progress, results, summary_table
+from agentgym_lite.evaluation import ResultsFolder, evaluate, load_suite, make_player, play_missing, summarize
+from agentgym_lite.evaluation.metrics import Summary
+from agentgym_lite.evaluation.results import RESULTS
+from agentgym_lite.rollout.types import EpisodeSpec, Trajectory
+
+
+def run_rollout(
+    env: str,
+    agent: str,
+    n: int,
+    out: Path,
+    split: Split,
+    rounds: int,
+    urls: Sequence[str],
+    token: str | None,
+    seed: int,
+    temperature: float,
+    as_json: bool,
+) -> None:
+    """Play ``n`` episodes of a split; items in a random order fixed by ``seed``, each once before any is played again."""
+    items = list(environment_class(env).items(split))
+    random.Random(seed).shuffle(items)
+    specs = [EpisodeSpec(env, items[k % len(items)], sample=k // len(items)) for k in range(n)]
+    player = make_player(resolve(agent), urls, token=token, seed=seed, temperature=temperature)
+    version = player.versions([env])[env]
+    folder = ResultsFolder(out, {"env": env, "env_version": version, "split": split, "max_rounds": rounds, **player.settings})
+    with progress(f"{agent} plays {env}", quiet=as_json) as advance:
+        play_missing(player, [(s, rounds) for s in specs], folder, lambda _, done, total: advance(done, total))
+    wanted = set(specs)
+    episodes = [e for e in folder.episodes.values() if e.spec in wanted]
+    by_task = {f"{env}/{t}": summarize([e for e in episodes if e.task == t]) for t in sorted({e.task for e in episodes})}
+    overall = summarize(episodes)
+    data: dict[str, Any] = {"agent": agent, "tasks": {k: s.to_dict() for k, s in by_task.items()}, "overall": overall.to_dict()}
+    (out / RESULTS).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    _show(f"{agent} on {env} ({split} items, at most {rounds} rounds)", {**by_task, "all": overall}, data, out, as_json)
+
+
+def run_eval(
+    agent: str,
+    suite_name: str,
+    only: Sequence[str],
+    samples: int,
+    out: Path,
+    urls: Sequence[str],
+    token: str | None,
+    seed: int,
+    temperature: float,
+    as_json: bool,
+) -> None:
+    """Play a suite and print its table."""
+    suite = load_suite(suite_name)
+    player = make_player(resolve(agent), urls, token=token, seed=seed, temperature=temperature)
+
+    with progress(f"{agent} plays {suite.name}", quiet=as_json) as advance:
+
+        def tell(_: Trajectory, done: int, total: int) -> None:
+            advance(done, total)
+
+        found = evaluate(player, suite, out, only=only, samples=samples, on_episode=tell)
+    rows = {**found.tasks, **{f"{env} (all)": s for env, s in found.environments.items()}}
+    _show(f"{agent} on {suite.title}", rows, found.to_dict(), out, as_json)
+
+
+def resolve(agent: str) -> str:
+    """An agent's name; the folder of a training run stands for its last good checkpoint. Raises ``CheckpointError``."""
+    if not (Path(agent) / "checkpoints").is_dir():
+        return agent
+    from agentgym_lite.training.checkpoint import latest_checkpoint  # imports torch
+
+    return str(latest_checkpoint(agent))
+
+
+def _show(title: str, rows: dict[str, Summary], data: dict[str, Any], out: Path, as_json: bool) -> None:
+    """Print the result. Raises ``UserError`` if the environment broke episodes, since then the work is not done."""
+    if as_json:
+        print_json(data)
+    else:
+        results.print(summary_table(title, rows))
+        results.print(f"episodes and results: {out}", soft_wrap=True)
+    if lost := data["overall"]["env_errors"]:
+        raise UserError(f"{lost} episodes were lost to environment errors; see that the server runs and repeat the command to play them")

@@ -1,0 +1,75 @@
+"""``agl train`` and ``agl demo``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from agentgym_lite.cli.errors import UserError
+from agentgym_lite.cli.output import make_table, notes, percent, percent_range, progress, results
+from agentgym_lite.cli.server_process import ServerProcess
+from agentgym_lite.config import load_config
+
+if TYPE_CHECKING:
+    from agentgym_lite import demo
+
+#: Marks a folder as one that a later demo may replace.
+_MARK = "demo.json"
+
+
+def run_training(config_path: Path, overrides: Sequence[str], resume: bool) -> None:
+    """Train and say where the checkpoint is. Raises ``ConfigError``, ``CheckpointError``, ``EnvironmentFailure``, ``TrainingError``."""
+    config = load_config(config_path, overrides)
+    from agentgym_lite.training import Trainer  # imports torch: not before the config is known to be good
+
+    with progress("train") as advance:
+
+        def report(metrics: dict[str, float]) -> None:
+            advance(int(metrics["step"]), config.run.steps, f"success {100 * metrics.get('success/mean', 0.0):.0f} %")
+
+        result = Trainer(config, on_step=report).train(resume=resume)
+    reason = "" if result.stopped_by == "steps" else f" (stopped by the time limit of {config.run.time_limit_s:g} s)"
+    results.print(f"{result.step} steps done{reason}; checkpoint: {result.checkpoint}", soft_wrap=True)
+
+
+def run_demo(out: Path, steps: int | None, seed: int) -> None:
+    """The demo from server to report."""
+    from agentgym_lite import demo
+
+    settings = demo.DemoSettings(steps=steps, seed=seed)
+    _prepare(out)
+    command = f"agl demo --out {out}" + (f" --steps {steps}" if steps else "") + (f" --seed {seed}" if seed else "")
+    envs = [e.name for e in load_config(settings.config).envs]
+    with ServerProcess(envs) as server:
+        notes.print(f"environments {', '.join(envs)} at {server.url}", soft_wrap=True)
+        run = demo.run_demo(settings, out, server.url, progress, command)
+    results.print(_table(run))
+    results.print(f"report: {run.report}", soft_wrap=True)
+
+
+def _prepare(out: Path) -> None:
+    """An empty folder with the demo's mark. Raises ``UserError`` rather than touch anything that no demo has made."""
+    if out.exists() and not out.is_dir():
+        raise UserError(f"expected a folder as --out, found a file at '{out}'")
+    if out.is_dir() and any(out.iterdir()):
+        if not (out / _MARK).is_file():
+            raise UserError(f"'{out}' holds files that no demo has made; choose another --out or empty it")
+        shutil.rmtree(out)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / _MARK).write_text('{"made_by": "agl demo"}\n', encoding="utf-8")
+
+
+def _table(run: demo.DemoRun) -> Table:
+    table = make_table("Success on held-out items, with 95 % Wilson intervals")
+    for column in ("n", "random", "before", "95 % CI", "after", "95 % CI", "expert"):
+        table.add_column(column, justify="right", no_wrap=True)
+    rows = {agent: {**r.tasks, **{f"{env} (all)": s for env, s in r.environments.items()}} for agent, r in run.results.items()}
+    for name in sorted(rows["trained"]):
+        low, before, after, high = (rows[agent][name].success for agent in ("random", "base", "trained", "expert"))
+        cells = [percent(low), percent(before), percent_range(before), percent(after), percent_range(after), percent(high)]
+        table.add_row(name, str(rows["trained"][name].episodes), *cells, style="bold" if name.endswith("(all)") else "")
+    return table

@@ -1,0 +1,53 @@
+"""Where models come from: the shipped tiny base model, a local folder, or a name on the model hub."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+#: The name under which the shipped base model is known.
+TINY = "tiny"
+_DTYPES = ("float32", "bfloat16")
+
+
+class ModelError(RuntimeError):
+    """A model that cannot be loaded; the message says what was looked for and what to do."""
+
+
+def model_dir(path: str | Path) -> str:
+    """Folder (or hub name) that ``path`` stands for; ``"tiny"`` is ``data/models/tiny`` of the checkout.
+
+    Raises ``ModelError`` if ``path`` looks like a local folder and holds no model.
+    """
+    if str(path) == TINY:
+        folder = Path(__file__).resolve().parents[1] / "data" / "models" / TINY
+    else:
+        folder = Path(path).expanduser()
+        looks_local = folder.exists() or str(path).startswith((".", "/", "~")) or str(path).count("/") > 1
+        if not looks_local:
+            return str(path)  # a hub name such as Qwen/Qwen2.5-3B-Instruct
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"expected a model folder with config.json at '{folder}', found none; give 'tiny', a saved model or a hub name")
+    return str(folder)
+
+
+def load_model(path: str | Path = TINY, dtype: str = "float32") -> Any:
+    """A causal LM (``transformers``) in ``dtype``, in eval mode. Raises ``ModelError``."""
+    if dtype not in _DTYPES:
+        raise ModelError(f"expected dtype {' or '.join(_DTYPES)}, found {dtype!r}")
+    torch = import_module("torch")
+    return _load("AutoModelForCausalLM", path, dtype=getattr(torch, dtype)).eval()
+
+
+def load_tokenizer(path: str | Path = TINY) -> Any:
+    """The tokenizer saved beside the model. Raises ``ModelError``."""
+    return _load("AutoTokenizer", path)
+
+
+def _load(auto_class: str, path: str | Path, **options: Any) -> Any:
+    where = model_dir(path)
+    try:
+        return getattr(import_module("transformers"), auto_class).from_pretrained(where, **options)
+    except (OSError, ValueError, KeyError) as e:
+        raise ModelError(f"cannot load '{where}' with {auto_class}: {str(e).splitlines()[0]:.300}") from None

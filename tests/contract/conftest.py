@@ -1,0 +1,54 @@
+"""Servers for the contract tests: real uvicorn in threads of this process, started once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import fake_envs
+import pytest
+from agentgym_envs.core import names
+from agentgym_envs.server import background_server
+
+from agentgym_lite.client import EnvClient
+
+#: Every registered environment must keep the contract; of the fakes, only the one that means to.
+CONTRACT_ENVS = [name for name in names() if name not in (fake_envs.Trouble.name, fake_envs.Sleepy.name)]
+
+
+@pytest.fixture(scope="session")
+def url() -> Iterator[str]:
+    with background_server(names()) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def second_url() -> Iterator[str]:
+    with background_server(names()) as address:
+        yield address
+
+
+@pytest.fixture(scope="session", params=["local", "http", "two servers"])
+def where(request: pytest.FixtureRequest) -> str | list[str]:
+    """The url argument of clients: in process, one server, two servers."""
+    if request.param == "local":
+        return "local"
+    first = request.getfixturevalue("url")
+    return first if request.param == "http" else [first, request.getfixturevalue("second_url")]
+
+
+@pytest.fixture(scope="session", params=CONTRACT_ENVS)
+def env(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def new_client(env: str, where: str | list[str]) -> Iterator[Callable[[], EnvClient]]:
+    clients: list[EnvClient] = []
+
+    def new() -> EnvClient:
+        clients.append(EnvClient(env, where))
+        return clients[-1]
+
+    yield new
+    for client in clients:
+        client.close()
