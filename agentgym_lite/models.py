@@ -6,6 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 #: The name under which the shipped base model is known.
 TINY = "tiny"
 _DTYPES = ("float32", "bfloat16")
@@ -49,5 +51,5 @@ def _load(auto_class: str, path: str | Path, **options: Any) -> Any:
     where = model_dir(path)
     try:
         return getattr(import_module("transformers"), auto_class).from_pretrained(where, **options)
-    except (OSError, ValueError, KeyError) as e:
+    except (OSError, ValueError, KeyError, SafetensorError) as e:  # SafetensorError: a file cut off in the middle
         raise ModelError(f"cannot load '{where}' with {auto_class}: {str(e).splitlines()[0]:.300}") from None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentgym_envs.core import environment_class
 from rich.table import Table
 
 from agentgym_lite.cli.errors import UserError
@@ -24,6 +25,8 @@ _MARK = "demo.json"
 def run_training(config_path: Path, overrides: Sequence[str], resume: bool) -> None:
     """Train and say where the checkpoint is. Raises ``ConfigError``, ``CheckpointError``, ``EnvironmentFailure``, ``TrainingError``."""
     config = load_config(config_path, overrides)
+    for env in config.envs:
+        environment_class(env.name)  # an unknown name is told before the model is loaded
     from agentgym_lite.training import Trainer  # imports torch: not before the config is known to be good
 
     with progress("train") as advance:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from agentgym_envs.core import Observation, StepResult
 
+from agentgym_lite.client.errors import EnvironmentFailure
 from agentgym_lite.client.pool import Handle, SessionPool
+
+T = TypeVar("T")
 
 
 class EnvClient:
     """An environment in process (``url="local"``) or behind one or several servers.
 
-    Arguments and errors are those of :class:`SessionPool`. With several addresses the session lives on the least loaded one.
+    Arguments and errors are those of :class:`SessionPool`. With several addresses the session lives on the least loaded one. After an
+    ``EnvironmentFailure`` the next ``reset`` starts on a fresh session.
     """
 
     def __init__(
@@ -31,29 +36,33 @@ class EnvClient:
         self.env = env
         self._pool = SessionPool(env, url, token=token, timeout=timeout, retries=retries, options=options)
         self._handle: Handle | None = None
+        self._lost = False
 
     def reset(self, item_id: str | int, seed: int = 0) -> Observation:
         """Start an episode. Raises ``UnknownItem``, ``EnvironmentFailure``."""
+        if self._handle is not None and not self._lost:
+            return self._result(self._pool.reset(self._handle, item_id, seed))
         if self._handle is not None:
-            return self._pool.reset(self._handle, item_id, seed).result()
+            self._pool.close(self._handle)
         self._handle, observation = self._pool.start(item_id, seed).result()
+        self._lost = False
         return observation
 
     def observe(self) -> Observation:
         """The latest observation."""
-        return self._pool.observe(self._session()).result()
+        return self._result(self._pool.observe(self._session()))
 
     def available_actions(self) -> list[str]:
         """Actions that would be accepted now, as far as they can be listed."""
-        return self._pool.available_actions(self._session()).result()
+        return self._result(self._pool.available_actions(self._session()))
 
     def step(self, action: str) -> StepResult:
         """Carry out one action. Raises ``RuntimeError`` before ``reset``, ``EnvironmentFailure``."""
-        return self._pool.step(self._session(), action).result()
+        return self._result(self._pool.step(self._session(), action))
 
     def render(self) -> dict[str, Any]:
         """Picture of the full state: at least ``{"kind": name, "text": str}``."""
-        return self._pool.render(self._session()).result()
+        return self._result(self._pool.render(self._session()))
 
     def metadata(self) -> dict[str, Any]:
         """``name, version, instructions, item_counts, tasks, items`` of the environment."""
@@ -68,6 +77,13 @@ class EnvClient:
         if self._handle is None:
             raise RuntimeError(f"expected an episode of '{self.env}' to be running, found none: call reset(item_id) first")
         return self._handle
+
+    def _result(self, future: Future[T]) -> T:
+        try:
+            return future.result()
+        except EnvironmentFailure:
+            self._lost = True
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -92,29 +108,33 @@ class AsyncEnvClient:
         self.env = env
         self._pool = SessionPool(env, url, token=token, timeout=timeout, retries=retries, options=options)
         self._handle: Handle | None = None
+        self._lost = False
 
     async def reset(self, item_id: str | int, seed: int = 0) -> Observation:
         """Start an episode. Raises ``UnknownItem``, ``EnvironmentFailure``."""
+        if self._handle is not None and not self._lost:
+            return await self._result(self._pool.reset(self._handle, item_id, seed))
         if self._handle is not None:
-            return await asyncio.wrap_future(self._pool.reset(self._handle, item_id, seed))
+            self._pool.close(self._handle)
         self._handle, observation = await asyncio.wrap_future(self._pool.start(item_id, seed))
+        self._lost = False
         return observation
 
     async def observe(self) -> Observation:
         """The latest observation."""
-        return await asyncio.wrap_future(self._pool.observe(self._session()))
+        return await self._result(self._pool.observe(self._session()))
 
     async def available_actions(self) -> list[str]:
         """Actions that would be accepted now, as far as they can be listed."""
-        return await asyncio.wrap_future(self._pool.available_actions(self._session()))
+        return await self._result(self._pool.available_actions(self._session()))
 
     async def step(self, action: str) -> StepResult:
         """Carry out one action. Raises ``RuntimeError`` before ``reset``, ``EnvironmentFailure``."""
-        return await asyncio.wrap_future(self._pool.step(self._session(), action))
+        return await self._result(self._pool.step(self._session(), action))
 
     async def render(self) -> dict[str, Any]:
         """Picture of the full state: at least ``{"kind": name, "text": str}``."""
-        return await asyncio.wrap_future(self._pool.render(self._session()))
+        return await self._result(self._pool.render(self._session()))
 
     async def metadata(self) -> dict[str, Any]:
         """``name, version, instructions, item_counts, tasks, items`` of the environment."""
@@ -129,6 +149,13 @@ class AsyncEnvClient:
         if self._handle is None:
             raise RuntimeError(f"expected an episode of '{self.env}' to be running, found none: call reset(item_id) first")
         return self._handle
+
+    async def _result(self, future: Future[T]) -> T:
+        try:
+            return await asyncio.wrap_future(future)
+        except EnvironmentFailure:
+            self._lost = True
+            raise
 
     async def __aenter__(self) -> Self:
         return self

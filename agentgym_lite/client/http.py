@@ -12,7 +12,7 @@ import os
 import random
 import threading
 import uuid
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -26,8 +26,10 @@ from agentgym_lite.client.errors import EnvironmentFailure
 
 #: Most entries, and most characters, in one request.
 BATCH_ENTRIES, BATCH_CHARS = 256, 500_000
-#: Seconds that a batch waits for its slowest entries; the rest of them are asked for one by one, so that nobody waits for them.
-BATCH_WAIT_S = 0.05
+#: Seconds that a batch waits for its slowest entries, so that they do not hold up the others, and pause before they are asked for again.
+BATCH_WAIT_S, POLL_S = 0.05, 0.02
+#: Requests for one session each that run at once: httpx's connection pool slows down with the square of their number.
+SINGLE_REQUESTS = 8
 #: Pause before the first repeat, doubled each time; how long new sessions avoid a server that did not answer or was full.
 BACKOFF_S, AVOID_S = 0.1, 5.0
 CONNECT_TIMEOUT_S = 5.0
@@ -41,11 +43,14 @@ _LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 
 @dataclass(eq=False)
 class Server:
-    """One address: what waits to be sent to it, by kind of call, and how many sessions it holds for this pool."""
+    """One address: what waits to be sent to it and how many sessions it holds for this pool.
+
+    There is a queue for each kind of call, and a second one for those that were sent and are not finished yet.
+    """
 
     url: str
-    queues: dict[str, deque[_Call]] = field(default_factory=lambda: {kind: deque() for kind in _PLURAL})
-    pumping: set[str] = field(default_factory=set)
+    queues: defaultdict[tuple[str, bool], deque[_Call]] = field(default_factory=lambda: defaultdict(deque))
+    pumping: set[tuple[str, bool]] = field(default_factory=set)
     sessions: int = 0
     avoid_until: float = 0.0
 
@@ -71,6 +76,7 @@ class _Call:
     future: Future[Any] = field(default_factory=Future)
     server: Server | None = None
     attempts: int = 0
+    deadline: float = 0.0
 
 
 class _Problem(Exception):  # noqa: N818 - internal: an answer that is not a result
@@ -165,10 +171,10 @@ class HttpBackend:
         # A proxy set for the outside world must not get requests for this machine.
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(self._timeout, connect=min(CONNECT_TIMEOUT_S, self._timeout), pool=None),
-            limits=httpx.Limits(max_connections=256, max_keepalive_connections=64),
             headers=self._headers,
             mounts=dict.fromkeys(_LOOPBACK),
         )
+        self._singles = asyncio.Semaphore(SINGLE_REQUESTS)
         self._loop.run_forever()
         self._loop.close()
 
@@ -177,6 +183,7 @@ class HttpBackend:
             calls, self._inbox = self._inbox, deque()
         self._calls.update(calls)
         for call in calls:
+            call.deadline = self._loop.time() + self._timeout
             self._route(call)
 
     def _route(self, call: _Call) -> None:
@@ -188,29 +195,35 @@ class HttpBackend:
                 call.session.server = call.server
                 call.server.sessions += 1
                 self._sessions.add(call.session)
-        if call.kind not in _PLURAL:
-            self._spawn(self._send_alone(call))
-            return
-        call.server.queues[call.kind].append(call)
-        if call.kind not in call.server.pumping:
-            call.server.pumping.add(call.kind)
-            self._spawn(self._pump(call.server, call.kind))
+        if call.kind in _PLURAL:
+            self._enqueue(call.server, call, again=False)
+        else:
+            self._spawn(self._send_alone(call.server, call))
+
+    def _enqueue(self, server: Server, call: _Call, again: bool) -> None:
+        lane = (call.kind, again)
+        server.queues[lane].append(call)
+        if lane not in server.pumping:
+            server.pumping.add(lane)
+            self._spawn(self._pump(server, lane))
 
     def _load(self, server: Server) -> tuple[bool, int]:
         return (server.avoid_until > self._loop.time(), server.sessions)
 
-    async def _pump(self, server: Server, kind: str) -> None:
+    async def _pump(self, server: Server, lane: tuple[str, bool]) -> None:
         """Send what is queued, one request at a time: what arrives meanwhile makes up the next one."""
-        queue = server.queues[kind]
+        queue, (kind, again) = server.queues[lane], lane
         try:
             while queue:
+                if again:
+                    await asyncio.sleep(POLL_S)
                 calls = [queue.popleft()]
                 chars = len(calls[0].body)
                 while queue and len(calls) < BATCH_ENTRIES and (chars := chars + len(queue[0].body)) < BATCH_CHARS:
                     calls.append(queue.popleft())
                 await self._send_batch(server, kind, calls)
         finally:
-            server.pumping.discard(kind)
+            server.pumping.discard(lane)
 
     async def _send_batch(self, server: Server, kind: str, calls: list[_Call]) -> None:
         body = f'{{"{_PLURAL[kind]}":[{",".join(c.body for c in calls)}],"wait_s":{BATCH_WAIT_S}}}'
@@ -228,11 +241,10 @@ class HttpBackend:
             else:
                 self._succeeded(call, result)
 
-    async def _send_alone(self, call: _Call) -> None:
-        assert call.server is not None
-        sent = {"body": call.body} if call.kind in _PLURAL else {"params": call.params}
+    async def _send_alone(self, server: Server, call: _Call) -> None:
         try:
-            answer = await self._request(call.server, call.kind, **sent)
+            async with self._singles:
+                answer = await self._request(server, call.kind, params=call.params)
         except _Problem as problem:
             self._failed(call, problem)
         else:
@@ -247,8 +259,7 @@ class HttpBackend:
         except (httpx.ConnectError, httpx.ConnectTimeout) as e:
             raise _Problem("unreachable", f"no server answers ({e!s:.200})", retry=True, remedy=start) from None
         except httpx.TimeoutException:
-            what = f"no answer within {self._timeout:g} s"
-            raise _Problem("timeout", what, retry=True, remedy="raise timeout or look at the server's log") from None
+            raise self._timed_out() from None
         except (httpx.RequestError, httpx.InvalidURL) as e:
             what = f"the connection broke ({type(e).__name__}: {e!s:.200})"
             raise _Problem("broken", what, retry=True, remedy=f"check that the server is alive, or {start}") from None
@@ -278,9 +289,10 @@ class HttpBackend:
     def _failed(self, call: _Call, problem: _Problem) -> None:
         if call.future.done():
             return
-        if problem.code == "pending":
-            self._spawn(self._send_alone(call))
-        elif problem.retry and call.attempts < self._retries and (call.kind != "close" or problem.code == "session_busy"):
+        unfinished = problem.code in ("pending", "session_busy") and call.kind in _PLURAL
+        if unfinished and call.server is not None and self._loop.time() < call.deadline:
+            self._enqueue(call.server, call, again=True)
+        elif problem.retry and call.attempts < self._retries and call.kind != "close" and not unfinished:
             self._retry(call, problem)
         elif call.kind == "close":
             self._forget(call.session)
@@ -291,7 +303,10 @@ class HttpBackend:
             lost = call.kind == "create" or problem.code in ("unknown_session", "environment_failed")
             if lost:
                 self._forget(call.session)
-            call.future.set_exception(UnknownItem(problem.message) if problem.code == "unknown_item" else self._failure(call, problem))
+            if problem.code == "unknown_item":
+                call.future.set_exception(UnknownItem(problem.message))
+            else:
+                call.future.set_exception(self._failure(call, self._timed_out() if unfinished else problem))
 
     def _retry(self, call: _Call, problem: _Problem) -> None:
         pause = BACKOFF_S * 2**call.attempts * random.uniform(0.75, 1.25)  # spread, so that a server is not hit by all at once
@@ -311,6 +326,10 @@ class HttpBackend:
             self._sessions.remove(session)
             session.server.sessions -= 1
             session.closed = closed
+
+    def _timed_out(self) -> _Problem:
+        what = f"no answer within {self._timeout:g} s"
+        return _Problem("timeout", what, retry=True, remedy="raise timeout, or look at the server's log")
 
     def _failure(self, call: _Call, problem: _Problem) -> EnvironmentFailure:
         server = call.server or (call.session.server if call.session else None)

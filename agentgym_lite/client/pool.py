@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -36,7 +37,7 @@ class SessionPool:
     time: wait for its future before the next. Safe to use from one thread.
 
     Futures fail with :class:`EnvironmentFailure` when the environment or its server failed (after ``retries`` attempts more, with
-    growing pauses, where a retry can help), and with ``UnknownItem`` when the item does not exist. ``timeout`` is in seconds per request.
+    growing pauses, where a retry can help), and with ``UnknownItem`` when the item does not exist. ``timeout`` is in seconds.
     ``options`` go to the environment's constructor and are for ``"local"`` only: a server has its own.
     """
 
@@ -63,11 +64,11 @@ class SessionPool:
 
     def start(self, item_id: str | int, seed: int = 0) -> Future[tuple[Handle, Observation]]:
         """Open a session and start an episode in it."""
-        return self._backend.start(item_id, seed)
+        return self._backend.start(_item(item_id), operator.index(seed))
 
     def reset(self, handle: Handle, item_id: str | int, seed: int = 0) -> Future[Observation]:
         """Start another episode in an open session."""
-        return self._backend.reset(handle, item_id, seed)
+        return self._backend.reset(handle, _item(item_id), operator.index(seed))
 
     def step(self, handle: Handle, action: str) -> Future[StepResult]:
         """Carry out one action. It is carried out once, however often its request had to be repeated."""
@@ -102,3 +103,7 @@ class SessionPool:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.shutdown()
+
+
+def _item(item_id: str | int) -> str | int:
+    return item_id if isinstance(item_id, str) else operator.index(item_id)  # numpy's whole numbers are not JSON's

@@ -117,7 +117,7 @@ class ModelPlayer(_Base):
         )
 
     def play(self, specs: Sequence[EpisodeSpec], max_rounds: int, on_episode: OnEpisode) -> None:
-        """Play ``specs`` with the model. Raises ``ModelError`` if it cannot be loaded."""
+        """Play ``specs`` with the model. Raises ``ModelError`` if it cannot be loaded, ``AgentError`` if it is of the wrong kind."""
         import torch
 
         from agentgym_lite.agents import ChatRenderer
@@ -126,14 +126,18 @@ class ModelPlayer(_Base):
         from agentgym_lite.rollout.native import NativeEngine
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        renderer = ChatRenderer(load_tokenizer(self._folder))
-        engine = NativeEngine(
-            load_model(self._folder).to(device),
-            max_sessions=min(self._rollout.max_sessions, len(specs)),
-            max_length=self._rollout.max_length,
-            stop_ids=renderer.stop_ids,
-            device=device,
-        )
+        model = load_model(self._folder).to(device)
+        try:
+            renderer = ChatRenderer(load_tokenizer(self._folder))
+            engine = NativeEngine(
+                model,
+                max_sessions=min(self._rollout.max_sessions, len(specs)),
+                max_length=self._rollout.max_length,
+                stop_ids=renderer.stop_ids,
+                device=device,
+            )
+        except ValueError as e:
+            raise AgentError(f"the model in '{self._folder}' cannot play: {e}") from e
         with ExitStack() as stack:
             collector = Collector(engine, renderer, self._pools(specs, stack), ReAct(), self._rollout)
             collector.collect(specs, max_rounds, self._seed, greedy=self._greedy, on_episode=on_episode)

@@ -206,7 +206,8 @@ class _PromptAttention:
         self._end = prompt.start + prompt.count
         self._mask = None
         if prompt.start and prompt.count > 1:
-            self._mask = torch.ones(prompt.count, self._end, dtype=torch.bool, device=decoder.device).tril_(prompt.start)
+            mask = torch.full((prompt.count, self._end), -torch.inf, dtype=decoder.cache.dtype, device=decoder.device)
+            self._mask = mask.triu_(prompt.start + 1)
 
     def __call__(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         k, v = (c[self._p.slot, None, :, : self._end] for c in (keys, values))

@@ -80,9 +80,10 @@ class Speaker(Protocol):
 
 @dataclass
 class DriveStats:
-    """Counts and seconds of one run of the driver."""
+    """One run of the driver: failures of environments, episodes given up because of them, and seconds."""
 
     env_failures: int = 0
+    env_errors: int = 0
     env_wait_s: float = 0.0
     total_s: float = 0.0
 
@@ -215,6 +216,7 @@ class Driver:
             live.episode = self._new_episode(live.episode.spec)
             self._start(live)
         else:
+            self.stats.env_errors += 1
             live.episode.trajectory.info["env_error"] = str(failure)
             live.episode.stop(StopReason.ENV_ERROR)
             self._finish(live)

@@ -115,7 +115,10 @@ class NativeEngine:
         self._queue.append(s)
 
     def step(self) -> list[Generation]:
-        """Sample one token for every pending request; return the replies that finished, by slot."""
+        """Sample one token for every pending request; return the replies that finished, by slot.
+
+        Raises ``FloatingPointError`` if the policy's logits are not finite.
+        """
         if not self._queue and not len(self._decoding):
             return []
         single, queue, self._queue = self._decoding, self._queue, []
@@ -184,7 +187,10 @@ class NativeEngine:
         token, logprob = sample(logits, self._uniforms[at, count], self._temperature[slots], self._top_p[slots])
         self._tokens[at, count] = token
         self._logprobs[at, count] = logprob
-        stopped = (token[:, None] == self._stop).any(1).cpu().numpy()  # the one wait for the device in a step
+        flags = torch.stack([(token[:, None] == self._stop).any(1), logprob.isnan()])
+        stopped, broken = flags.cpu().numpy()  # the one wait for the device in a step
+        if broken.any():
+            raise FloatingPointError("the policy's logits are not finite: its weights have diverged; go back to an earlier checkpoint")
         self._count[slots] += 1
         finished = stopped | (self._count[slots] >= self._limit[slots])
         self._decoding = np.setdiff1d(np.union1d(self._decoding, slots), slots[finished])
@@ -229,7 +235,7 @@ def sample(logits: Tensor, uniforms: Tensor, temperature: np.ndarray, top_p: np.
     total = cdf[:, -1:]
     # Strictly below the total, so that the token found has probability above zero even if the product rounds up.
     target = torch.minimum(uniforms[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
-    token = torch.searchsorted(cdf, target, right=True)
+    token = torch.searchsorted(cdf, target, right=True).clamp_(max=z.shape[-1] - 1)  # past the end only if a logit is NaN
     if greedy.any():
         token = torch.where(torch.from_numpy(greedy).to(logits.device)[:, None], logits.argmax(-1, keepdim=True), token)
     return token[:, 0], (z.gather(1, token) - total.log())[:, 0]

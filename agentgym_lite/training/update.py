@@ -90,7 +90,7 @@ class PolicyUpdater:
             if "kl" in means:
                 total = total + config.kl_coef * means["kl"]
             if not torch.isfinite(total):
-                raise TrainingError(_not_finite("loss", {k: float(v) for k, v in means.items()}, step))
+                raise TrainingError(_not_finite("loss", {k: float(v.detach()) for k, v in means.items()}, step))
             total.backward()
             for name, value in (means | {"total": total}).items():
                 losses[name] += float(value.detach())

@@ -31,10 +31,10 @@ class TextAgent(Protocol):
 def expert(env: str) -> TextAgent:
     """A new expert for the environment: it solves every evaluation item within the paper's round limit."""
     module = environment_class(env).__module__
-    return importlib.import_module(f"{module.removesuffix('.env')}.expert").Expert()  # type: ignore[no-any-return]
+    return importlib.import_module(f"{module.removesuffix('.env')}.expert").Expert()
 
 
 def random_agent(env: str, seed: int = 0) -> TextAgent:
     """A new agent that draws actions from the environment's action grammar; equal seeds give equal actions."""
     module = environment_class(env).__module__
-    return importlib.import_module(f"{module.removesuffix('.env')}.expert").RandomAgent(seed)  # type: ignore[no-any-return]
+    return importlib.import_module(f"{module.removesuffix('.env')}.expert").RandomAgent(seed)

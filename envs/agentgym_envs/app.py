@@ -23,7 +23,7 @@ from agentgym_envs.wire import dumps
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 #: Threads per environment: one environment that hangs cannot take those of another.
-THREADS = 64
+THREADS = 128
 
 #: Environment names, or names with the options of their constructors.
 Envs = Iterable[str] | Mapping[str, Mapping[str, Any]]

@@ -6,6 +6,7 @@ Every method may be called from any thread. Answers are JSON-ready dictionaries;
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 import uuid
@@ -17,6 +18,7 @@ from agentgym_envs.core import Environment, Observation, UnknownItem, environmen
 from agentgym_envs.wire import describe, observation_to_wire, step_to_wire
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class ServiceError(Exception):
@@ -62,7 +64,7 @@ class SessionManager:
         options: Mapping[str, Any] | None = None,
         max_sessions: int = 1024,
         ttl_s: float = 1800.0,
-        lock_wait_s: float = 1.0,
+        lock_wait_s: float = 0.05,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -268,6 +270,7 @@ class SessionManager:
             raise self._environment_failed(e) from e
 
     def _environment_failed(self, error: Exception) -> ServiceError:
+        _log.error("environment '%s' failed", self.name, exc_info=error)
         message = f"the environment raised {type(error).__name__}: {error!s:.500}; the session is closed: create a new one"
         return ServiceError(500, "environment_failed", message)
 

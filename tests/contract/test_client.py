@@ -221,22 +221,23 @@ def test_lost_replies_never_step_twice() -> None:
         steps, live = Counter.steps, Counter.live
         with EnvClient("counter", proxy.url) as client:
             client.reset(11)
-            scores = [client.step("down").info["score"] for _ in range(20)]
-        assert scores == list(range(-1, -21, -1))
-        assert Counter.steps == steps + 20
+            scores = [client.step("down").info["score"] for _ in range(12)]
+        assert scores == list(range(-1, -13, -1))
+        assert Counter.steps == steps + 12
         with SessionPool("counter", proxy.url) as pool:
             handles = [f.result()[0] for f in [pool.start(11) for _ in range(8)]]
             assert Counter.live <= live + 9, "a create whose reply was lost must not open a second session"
-            for turn in range(1, 11):
+            for turn in range(1, 7):
                 assert [f.result().info["score"] for f in [pool.step(h, "down") for h in handles]] == [-turn] * 8
-        assert Counter.steps == steps + 20 + 80
+        assert Counter.steps == steps + 12 + 48
 
 
 def test_when_every_reply_is_lost_the_caller_hears_of_it() -> None:
-    with background_server(["counter"]) as url, LossyProxy(url, lose=lambda n: n > 1) as proxy:
+    with background_server(["counter"]) as url, LossyProxy(url, lose=lambda n: False) as proxy:
         steps = Counter.steps
         client = EnvClient("counter", proxy.url, retries=2)
         client.reset("counter_5")
+        proxy.lose = lambda n: True
         with pytest.raises(EnvironmentFailure, match=r"the connection broke .* \(3 attempts\)") as caught:
             client.step("up")
         client.close()
@@ -244,16 +245,25 @@ def test_when_every_reply_is_lost_the_caller_hears_of_it() -> None:
         assert Counter.steps == steps + 1
 
 
-def test_time_out_is_repeated_and_then_reported(url: str) -> None:
-    with EnvClient("sleepy", url, timeout=0.3, retries=6) as client:
+def test_time_out(url: str) -> None:
+    with EnvClient("sleepy", url, timeout=2.0) as client:
         client.reset(5)
         steps = Sleepy.steps
         assert client.step("sleep 1").info["score"] == 1
         assert Sleepy.steps == steps + 1
-    with EnvClient("sleepy", url, timeout=0.2, retries=1) as client:
+    with EnvClient("sleepy", url, timeout=0.3) as client:
         client.reset(5)
-        with pytest.raises(EnvironmentFailure, match="no answer within 0.2 s .*raise timeout"):
-            client.step("sleep 2")
+        with pytest.raises(EnvironmentFailure, match=r"no answer within 0\.3 s.*raise timeout"):
+            client.step("sleep 1.5")
+        assert client.reset(6).text == "Reach 7. Count 0, seed 0.", "the next episode does not wait for the lost one"
+
+
+def test_server_that_hangs(dead_url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        silent = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        with EnvClient("counter", silent, timeout=0.2, retries=1) as client:
+            with pytest.raises(EnvironmentFailure, match=r"no answer within 0\.2 s \(2 attempts\)"):
+                client.reset(5)
 
 
 def test_dead_server_is_named_with_the_way_out(dead_url: str) -> None:
@@ -411,7 +421,7 @@ def test_wrong_arguments_are_refused_at_once(url: str) -> None:
 def test_numpy_numbers_are_numbers(url: str) -> None:
     for where in ("local", url):
         with EnvClient("counter", where) as client:
-            assert client.reset(int(np.int64(3)), seed=np.int64(2)).text == "Reach 4. Count 0, seed 2."
+            assert client.reset(np.int64(3), seed=np.int64(2)).text == "Reach 4. Count 0, seed 2."
 
 
 def test_proxy_settings_do_not_catch_this_machine(url: str, dead_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,7 +275,7 @@ BATCHES = st.lists(JSON).map(lambda v: json.dumps({"steps": v}).encode())
 BODIES = st.binary(max_size=60) | JSON.map(lambda v: json.dumps(v).encode()) | BATCHES
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(endpoint=st.sampled_from(["create", "reset", "step", "close"]), body=BODIES)
 def test_no_body_breaks_the_server(http: httpx.Client, endpoint: str, body: bytes) -> None:
     response = http.post(f"/trouble/{endpoint}", content=body)
@@ -290,7 +290,7 @@ def test_no_body_breaks_the_server(http: httpx.Client, endpoint: str, body: byte
         assert answer["message"]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(action=st.text(max_size=200), item=st.integers(-20, 20) | st.text(max_size=20))
 def test_any_text_is_an_action_and_any_item_is_answered(http: httpx.Client, action: str, item: int | str) -> None:
     session = new(http)

@@ -12,24 +12,33 @@ import httpx
 import pytest
 
 from agentgym_lite import __version__, doctor
+from agentgym_lite.cli import main
 from agentgym_lite.cli.server_process import ServerProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def agl(*args):
-    command = [sys.executable, "-m", "agentgym_lite.cli", *map(str, args)]
-    variables = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def agl(monkeypatch, capsys):
+    """Run ``agl`` as its entry point does; its stdout. Fails unless it exits with 0."""
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["agl", *map(str, args)])
+        monkeypatch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        assert exit_.value.code == 0, err
+        return out
+
+    return run
 
 
-def test_version():
+def test_version(agl):
     assert agl("--version").strip() == f"agentgym-lite {__version__}"
 
 
-def test_help_names_every_command():
+def test_help_names_every_command(agl):
     text = agl("--help")
     for command in ("demo", "serve", "rollout", "train", "eval", "doctor"):
         assert command in text
@@ -40,7 +49,7 @@ def test_help_comes_without_importing_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_rollout_writes_trajectories_and_repeats_nothing(tmp_path):
+def test_rollout_writes_trajectories_and_repeats_nothing(agl, tmp_path):
     command = ["rollout", "--env", "textcraft", "-n", 3, "--split", "eval", "--out", tmp_path, "--json"]
     found = json.loads(agl(*command))
     assert found["overall"]["success"]["value"] == 1.0
@@ -52,7 +61,7 @@ def test_rollout_writes_trajectories_and_repeats_nothing(tmp_path):
     assert (tmp_path / "trajectories.jsonl").read_text() == lines
 
 
-def test_eval_over_http_equals_eval_in_process(tmp_path):
+def test_eval_over_http_equals_eval_in_process(agl, tmp_path):
     command = ["eval", "--agent", "random", "--only", "babyai/pickup", "--json"]
     local = json.loads(agl(*command, "--out", tmp_path / "local"))
     with ServerProcess(["babyai"]) as server:
@@ -62,7 +71,7 @@ def test_eval_over_http_equals_eval_in_process(tmp_path):
     assert local["overall"]["episodes"] == 15
 
 
-def test_eval_prints_a_table(tmp_path):
+def test_eval_prints_a_table(agl, tmp_path):
     text = agl("eval", "--agent", "expert", "--only", "babyai/synth_loc", "-n", 2, "--out", tmp_path)
     assert "10 of 27 rows" in text
     row = next(line for line in text.splitlines() if "babyai/synth_loc" in line)
@@ -70,7 +79,7 @@ def test_eval_prints_a_table(tmp_path):
     assert "pass@2" in text
 
 
-def test_doctor_json_says_whether_the_demo_can_run():
+def test_doctor_json_says_whether_the_demo_can_run(agl):
     found = json.loads(agl("doctor", "--json"))
     names = {c["name"] for c in found["checks"]}
     assert {"python", "torch", "transformers", "threads", "tiny model", "gpu", "vllm", "java", "chromium"} <= names

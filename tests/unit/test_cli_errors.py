@@ -1,6 +1,5 @@
 """The command line as a user meets it: every mistake gets one clear paragraph, no traceback, and the right exit code."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -8,28 +7,36 @@ from pathlib import Path
 
 import pytest
 
+from agentgym_lite.cli import main
 from agentgym_lite.cli.errors import UserError, explain
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def agl(*args, **env):
-    """Run ``agl`` in a process of its own, as a user does."""
-    command = [sys.executable, "-m", "agentgym_lite.cli", *map(str, args)]
-    variables = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **env}
-    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120, check=False)
+@pytest.fixture
+def agl(monkeypatch, capsys):
+    """Run ``agl`` as its entry point does: exit code, stdout and stderr."""
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["agl", *map(str, args)])
+        monkeypatch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        return exit_.value.code, out, err
+
+    return run
 
 
 def assert_one_error(done, *words):
     """Exit code 1, one line on stderr that holds ``words``, nothing on stdout."""
-    assert done.returncode == 1, done.stderr
-    assert "Traceback" not in done.stderr
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1, done.stderr
+    code, out, err = done
+    assert (code, out) == (1, "")
+    lines = err.strip().splitlines()
+    assert len(lines) == 1, err
     assert lines[0].startswith("agl: ")
     for word in words:
-        assert word in lines[0]
-    assert done.stdout == ""
+        assert str(word) in lines[0]
 
 
 def free_port():
@@ -45,28 +52,28 @@ def config(tmp_path):
     return path
 
 
-def test_a_wrong_config_key_names_the_key_and_those_allowed(config):
+def test_a_wrong_config_key_names_the_key_and_those_allowed(agl, config):
     assert_one_error(agl("train", config, "optim.learning_rate=1"), "unknown setting 'optim.learning_rate'", "allowed there: lr, ")
 
 
-def test_a_wrong_value_says_what_is_allowed(config):
+def test_a_wrong_value_says_what_is_allowed(agl, config):
     assert_one_error(agl("train", config, "run.steps=none"), "run.steps", "found 'none'")
 
 
-def test_a_missing_config_file():
+def test_a_missing_config_file(agl):
     assert_one_error(agl("train", "no/such.yaml"), "expected a config file at 'no/such.yaml'")
 
 
 @pytest.mark.parametrize("command", [["serve", "atari"], ["rollout", "--env", "atari", "--out", "never"]])
-def test_an_unknown_environment_lists_the_known_ones(command):
+def test_an_unknown_environment_lists_the_known_ones(agl, command):
     assert_one_error(agl(*command), "no environment is called 'atari'", "babyai", "textcraft")
 
 
-def test_an_unknown_environment_in_a_config(config):
+def test_an_unknown_environment_in_a_config(agl, config):
     assert_one_error(agl("train", config, "envs.0.name=atari"), "atari", "babyai", "textcraft")
 
 
-def test_a_port_in_use():
+def test_a_port_in_use(agl):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen()
@@ -74,36 +81,36 @@ def test_a_port_in_use():
         assert_one_error(agl("serve", "textcraft", "--port", port), f"port {port}", "in use", "--port")
 
 
-def test_a_public_address_without_a_token():
+def test_a_public_address_without_a_token(agl):
     assert_one_error(agl("serve", "textcraft", "--host", "0.0.0.0", "--port", 0), "token")
 
 
 @pytest.mark.parametrize("command", [["eval", "--agent", "expert", "--only", "babyai"], ["rollout", "--env", "babyai"]])
-def test_a_dead_server(command, tmp_path):
+def test_a_dead_server(agl, command, tmp_path):
     url = f"http://127.0.0.1:{free_port()}"
     assert_one_error(agl(*command, "--url", url, "--out", tmp_path / "out"), url)
 
 
-def test_an_unknown_suite(tmp_path):
+def test_an_unknown_suite(agl, tmp_path):
     assert_one_error(agl("eval", "--suite", "paper99", "--out", tmp_path), "paper99", "shipped suites: lite27")
 
 
-def test_an_edited_manifest(tmp_path):
+def test_an_edited_manifest(agl, tmp_path):
     text = (ROOT / "data/suites/lite27.json").read_text().replace('"max_rounds": 20', '"max_rounds": 90', 1)
     (tmp_path / "mine.json").write_text(text)
     assert_one_error(agl("eval", "--suite", tmp_path / "mine.json", "--out", tmp_path / "out"), "does not match its own hash")
 
 
-def test_an_unknown_task(tmp_path):
+def test_an_unknown_task(agl, tmp_path):
     assert_one_error(agl("eval", "--agent", "expert", "--only", "sciworld", "--out", tmp_path), "no environment or task 'sciworld'")
 
 
 @pytest.mark.parametrize("name", ["no/such/model", "expart"])
-def test_a_missing_model(name, tmp_path):
+def test_a_missing_model(agl, name, tmp_path):
     assert_one_error(agl("eval", "--agent", name, "--out", tmp_path / "out"), name, "expert", "random", "tiny")
 
 
-def test_a_half_written_checkpoint(tmp_path):
+def test_a_half_written_checkpoint(agl, tmp_path):
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text('{"model_type": "qwen2"}')
@@ -111,13 +118,12 @@ def test_a_half_written_checkpoint(tmp_path):
     assert_one_error(agl("eval", "--agent", model, "--out", tmp_path / "out"), str(model))
 
 
-def test_results_of_another_evaluation_are_not_mixed(tmp_path):
-    first = agl("rollout", "--env", "babyai", "-n", 1, "--out", tmp_path)
-    assert first.returncode == 0, first.stderr
+def test_results_of_another_evaluation_are_not_mixed(agl, tmp_path):
+    assert agl("rollout", "--env", "babyai", "-n", 1, "--out", tmp_path)[0] == 0
     assert_one_error(agl("rollout", "--env", "babyai", "-n", 1, "--agent", "random", "--out", tmp_path), "another evaluation", "--out")
 
 
-def test_demo_never_touches_a_folder_that_it_did_not_make(tmp_path):
+def test_demo_never_touches_a_folder_that_it_did_not_make(agl, tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     assert_one_error(agl("demo", "--out", tmp_path), "holds files that no demo has made")
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
@@ -137,11 +143,26 @@ def test_demo_never_touches_a_folder_that_it_did_not_make(tmp_path):
         ["doctor", "--no-such-option"],
     ],
 )
-def test_wrong_usage_exits_with_2(command):
-    done = agl(*command)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert "Usage" in done.stderr
+def test_wrong_usage_exits_with_2(agl, command):
+    code, out, err = agl(*command)
+    assert (code, out) == (2, "")
+    assert "Usage" in err
+
+
+def test_a_mistake_in_a_process_of_its_own_has_no_traceback():
+    command = [sys.executable, "-m", "agentgym_lite.cli", "serve", "atari"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert_one_error((done.returncode, done.stdout, done.stderr), "no environment is called 'atari'")
+
+
+def test_a_fault_of_the_kit_keeps_its_traceback(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("a fault of the kit")
+
+    monkeypatch.setattr("agentgym_lite.cli.serving.run_doctor", fail)
+    monkeypatch.setattr(sys, "argv", ["agl", "doctor"])
+    with pytest.raises(RuntimeError, match="a fault of the kit"):
+        main()
 
 
 def test_only_errors_that_are_explained_lose_their_traceback(tmp_path):

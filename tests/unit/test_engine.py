@@ -210,7 +210,8 @@ def test_a_slot_that_is_used_again_shows_no_trace_of_its_past() -> None:
     engine = make_engine(model, max_sessions=1)
     first = run_talks(engine, make_talks(1))[0]
     run_talks(engine, [Talk([[40] * 100], SamplingParams(max_new_tokens=50), seed=9)])
-    assert run_talks(engine, make_talks(1))[0] == first
+    again = run_talks(engine, make_talks(1))[0]
+    assert (again.row, again.logprobs) == (first.row, first.logprobs)
 
 
 def test_a_diverged_policy_does_not_poison_the_next_one() -> None:
@@ -224,11 +225,13 @@ def test_a_diverged_policy_does_not_poison_the_next_one() -> None:
     engine.sync()
     session = engine.open()
     engine.submit(session, [1, 2, 3], SamplingParams(max_new_tokens=2), seed=0)
-    engine.step()
+    with pytest.raises(FloatingPointError, match="diverged"):
+        engine.step()
     engine.release(session)
     model.load_state_dict(good)
     engine.sync()
-    assert run_talks(engine, make_talks(1))[0] == expected
+    again = run_talks(engine, make_talks(1))[0]
+    assert (again.row, again.logprobs) == (expected.row, expected.logprobs)
 
 
 @pytest.mark.parametrize("opening", [1, 15, 29, 31])

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,9 @@ METRICS_DOC = Path(__file__).parents[2] / "docs" / "algorithms" / "metrics.md"
 
 
 @pytest.fixture(autouse=True)
-def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentgym_envs.core._REGISTRY", {})
     toy.register()
-    yield
 
 
 def run(config: Config, **options: Any) -> tuple[TrainResult, Any]:
@@ -62,12 +61,13 @@ def untimed(metrics: dict[str, float]) -> dict[str, float]:
     return {k: v for k, v in metrics.items() if not k.startswith("time/")}
 
 
-# -- a plain run ---------------------------------------------------------------------------------------------------------------------------
+# -- a plain run --------------------------------------------------------------------------------------------------------
 
 
 def test_a_run_makes_its_steps_and_leaves_its_files(tmp_path: Path) -> None:
     seen: list[int] = []
-    result, model = run(make_config(tmp_path / "r", run={"steps": 3}), on_step=lambda m: seen.append(int(m["step"])))
+    config = make_config(tmp_path / "r", run={"steps": 3})
+    result, model = run(config, on_step=lambda m: seen.append(int(m["step"])), reward_fn=lambda t: float(t.spec.sample))
     assert (result.step, result.stopped_by, seen) == (3, "steps", [1, 2, 3])
     assert [m["optim/updates"] for m in result.history] == [1.0, 1.0, 1.0]
     assert weights(model) != weights(make_model())
@@ -86,7 +86,7 @@ def test_equal_runs_are_bitwise_equal(tmp_path: Path) -> None:
 
 def test_every_metric_is_finite_and_documented(tmp_path: Path) -> None:
     envs = [{"name": n, "rounds": {"type": "fixed", "rounds": 2}} for n in ("echo", "other")]
-    result, _ = run(make_config(tmp_path, envs=envs))
+    result, _ = run(make_config(tmp_path, envs=envs), reward_fn=lambda t: float(t.spec.sample))
     documented = re.findall(r"^\| (`[^|]+`) \|", METRICS_DOC.read_text(), re.MULTILINE)
     names = [n for cell in documented for n in re.findall(r"`([^`]+)`", cell)]
     patterns = [re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(n)) + "$") for n in names]
@@ -142,7 +142,7 @@ def test_the_time_limit_stops_with_a_checkpoint(tmp_path: Path) -> None:
     assert result.checkpoint.is_dir()
 
 
-# -- T5: groups without variance ------------------------------------------------------------------------------------------------------------
+# -- T5: groups without variance ----------------------------------------------------------------------------------------
 
 
 def test_nothing_to_train_on_changes_nothing(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_resampling_draws_other_groups_and_is_bounded(tmp_path: Path) -> None:
     assert len({(t["spec"]["item_id"], t["spec"]["seed"]) for t in lines(tmp_path / "b" / "trajectories.jsonl")}) == 6
 
 
-# -- environment errors -----------------------------------------------------------------------------------------------------------------------
+# -- environment errors -------------------------------------------------------------------------------------------------
 
 
 def test_environment_errors_are_counted_and_left_out(tmp_path: Path) -> None:
@@ -205,8 +205,7 @@ def test_environment_errors_are_counted_and_left_out(tmp_path: Path) -> None:
         rewarded.append(t.task)
         return float(t.spec.sample)
 
-    # the toy's parse errors never reach the environment, so make every reply an action
-    result, _ = run(config, reward_fn=reward, model=ready_model())
+    result, _ = run(config, reward_fn=reward)
     (m,) = result.history
     assert m["episodes/env_error"] == 8
     assert m["stop/env_error"] == pytest.approx(8 / 24)
@@ -231,25 +230,10 @@ def test_a_dead_environment_ends_the_run_and_loses_nothing(tmp_path: Path, monke
 def test_all_episodes_failing_is_a_clear_error(tmp_path: Path) -> None:
     envs = [{"name": "broken", "tasks": ["red"], "rounds": {"type": "fixed", "rounds": 2}}]
     with pytest.raises(TrainingError, match=r"all 12 episodes of step 1 ended with an environment error; .*\(local\)"):
-        run(make_config(tmp_path, envs=envs), model=ready_model())
+        run(make_config(tmp_path, envs=envs))
 
 
-def ready_model() -> Any:
-    """A model that says nothing but ``Action: red``: untied, and the row of that token in the head is far above the others."""
-    model = make_model(tied=False)
-    with torch.no_grad():
-        model.model.norm.weight.zero_()[0] = 1.0
-        model.lm_head.weight.zero_()
-    token = make_tokenizer().convert_tokens_to_ids("Action: red")
-
-    def lift(module: Any, inputs: Any, output: torch.Tensor) -> torch.Tensor:
-        return output + 30.0 * torch.nn.functional.one_hot(torch.tensor(token), output.shape[-1])
-
-    model.lm_head.register_forward_hook(lift)
-    return model
-
-
-# -- updates ------------------------------------------------------------------------------------------------------------------------------------
+# -- updates ------------------------------------------------------------------------------------------------------------
 
 
 def scored_batch(model: Any, temperature: float = 1.0) -> Batch:
@@ -295,22 +279,22 @@ def test_the_gradient_is_that_of_the_formula(aggregation: str, temperature: floa
 
     up = updater(model, algorithm, temperature, grad_clip=1e9, micro_batch_tokens=8)
     metrics = up.update(batch, 1)
-    assert metrics["loss/total"] == pytest.approx(float(total), abs=1e-5)
+    assert metrics["loss/total"] == pytest.approx(total.item(), abs=1e-5)
     for p, g in zip(parameters, want, strict=True):
         torch.testing.assert_close(p.grad, g, atol=1e-5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("aggregation", ["token_mean", "seq_mean_token_mean"])
-def test_micro_batches_do_not_change_the_update(aggregation: str) -> None:
+def test_micro_batches_do_not_change_the_gradient(aggregation: str) -> None:
     """T6 through the whole updater."""
     results = []
     for tokens in (1, 20, 10**6):
         model = make_model()
         up = updater(model, {"aggregation": aggregation, "kl_coef": 0.1, "entropy_coef": 0.1}, micro_batch_tokens=tokens)
         metrics = up.update(scored_batch(model), 1)
-        results.append((metrics, torch.cat([p.detach().flatten() for p in model.parameters()])))
-    for metrics, values in results[1:]:
-        torch.testing.assert_close(values, results[0][1], atol=1e-5, rtol=1e-4)
+        results.append((metrics, torch.cat([p.grad.flatten() for p in model.parameters()])))
+    for metrics, gradient in results[1:]:
+        torch.testing.assert_close(gradient, results[0][1], atol=1e-6, rtol=1e-4)
         assert metrics == pytest.approx(results[0][0], abs=1e-5)
 
 
@@ -357,7 +341,7 @@ def test_the_temperature_of_the_trainer_is_that_of_the_engine(tmp_path: Path) ->
 
 
 def test_nucleus_sampling_shows_as_kept_mass(tmp_path: Path) -> None:
-    """The engine renormalises over the nucleus, the trainer does not: the difference is -log of the kept mass, between 0 and -log(top_p)."""
+    """The engine renormalises over the nucleus, the trainer does not: they differ by -log of the kept mass, 0 to -log(top_p)."""
     config = make_config(tmp_path, rollout={"top_p": 0.6}, run={"steps": 1})
     (m,) = run(config, reward_fn=lambda t: float(t.spec.sample))[0].history
     assert 0.05 < m["engine/logp_diff_mean"] <= m["engine/logp_diff_max"] <= -math.log(0.6) + 1e-5
@@ -433,7 +417,7 @@ def test_global_settings_and_generators_are_left_alone(tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-# -- items ----------------------------------------------------------------------------------------------------------------------------------------
+# -- items --------------------------------------------------------------------------------------------------------------
 
 
 def sampler(groups: int = 4, seed: int = 0, **weights_: float) -> ItemSampler:
@@ -481,7 +465,7 @@ def test_settings_that_do_not_fit_are_refused() -> None:
         ItemSampler([EnvConfig(name="echo"), EnvConfig(name="echo")], 4, 0)
 
 
-# -- every setting changes something ------------------------------------------------------------------------------------------------------------------
+# -- every setting changes something ------------------------------------------------------------------------------------
 
 #: Setting -> (base, changed), and changes to the base run that the setting needs to show.
 SETTINGS: dict[str, tuple[Any, Any, dict[str, dict[str, Any]]]] = {
@@ -535,7 +519,7 @@ def outcome(tmp_path: Path, sections: dict[str, dict[str, Any]]) -> dict[str, An
     with pytest.MonkeyPatch.context() as m:
         _record(m, "reset", events)
         _record(m, "step", events)
-        result, _ = run(make_config(out, **sections), model=model)
+        result, _ = run(make_config(out, **sections), model=model, reward_fn=_some_flat_groups)
     files = sorted(str(p.relative_to(tmp_path)) for p in out.rglob("*") if "tfevents" not in p.name)
     return {
         "weights": weights(model),
@@ -548,9 +532,17 @@ def outcome(tmp_path: Path, sections: dict[str, dict[str, Any]]) -> dict[str, An
     }
 
 
+def _some_flat_groups(t: Trajectory) -> float:
+    return 0.0 if t.task == "red" else sum(t.rows[0].token_ids) % 5 / 4
+
+
 def _record(m: pytest.MonkeyPatch, method: str, events: list[Any]) -> None:
     original: Callable[..., Any] = getattr(Echo, method)
     m.setattr(Echo, method, lambda self, *a: (events.append((method, *a)), original(self, *a))[1])
+
+
+def test_equal_settings_give_equal_outcomes(tmp_path: Path) -> None:
+    assert outcome(tmp_path / "0", {}) == outcome(tmp_path / "1", {})
 
 
 @pytest.mark.parametrize("setting", sorted(SETTINGS))

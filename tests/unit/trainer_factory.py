@@ -68,14 +68,14 @@ class Other(Echo):
 
 
 class Broken(Echo):
-    """Fails in its first step on the items of one colour."""
+    """Cannot start the items of one colour."""
 
     name: ClassVar[str] = "broken"
 
-    def step(self, action: str) -> StepResult:
-        if self._colours[0] == "red":
+    def reset(self, item_id: str | int, seed: int = 0) -> Observation:
+        if self.task_of(item_id) == "red":
             raise RuntimeError("the server burns")
-        return super().step(action)
+        return super().reset(item_id, seed)
 
 
 def register() -> None:

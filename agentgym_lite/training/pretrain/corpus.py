@@ -1,8 +1,8 @@
 """Text to pre-train the tiny model on: recipe look-ups, and episodes played with varying care.
 
-Every document is a chat in the layout of a real episode. An episode is played by somebody of a skill drawn anew: at each turn the
-expert's move is replaced with probability ``1 - skill`` by a careless one. A model of such text is a middling player, as a language
-model of the web is: it has seen good and bad play, and cannot tell which of them is wanted.
+Every document is a chat in the layout of a real episode. Two kinds of player write them: careful ones, who now and then slip, and
+careless ones, who never think. A model of such text is a middling player, as a language model of the web is: it has seen good and bad
+play, continues either, and does not know which of them is wanted.
 
 Held out: evaluation goals of TextCraft are never goals here, and BabyAI layouts come from seeds that no split uses, less those that
 happen to equal a split's layout.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from agentgym_envs.agents import Decision, TextAgent, expert
+from agentgym_envs.agents import Decision, TextAgent, expert, random_agent
 from agentgym_envs.babyai import BabyAI
 from agentgym_envs.core import Environment, Observation
 from agentgym_envs.textcraft import TextCraft
@@ -34,14 +34,19 @@ _GOTO_LEVELS = range(1, 12)
 
 @dataclass(frozen=True)
 class Mixture:
-    """Shares of the kinds of document (they need not add up to 1) and the range that a player's skill is drawn from."""
+    """Shares of the kinds of document (they need not add up to 1) and of the kinds of player.
+
+    A careful player's moves are the expert's with a probability drawn from ``skill`` for each episode, a careless player's never.
+    """
 
     lookup: float
     invented: float
     real: float
     babyai: float
-    skill: tuple[float, float]
+    careless: float = 0.0
+    skill: tuple[float, float] = (0.8, 1.0)
     max_rounds: int = 14
+    careless_rounds: int = 8
 
 
 def document(rng: random.Random, mixture: Mixture) -> list[Message]:
@@ -143,13 +148,14 @@ def _split_starts(level: int) -> frozenset[Hashable]:
 
 
 def _play(env: Environment, item: str | int, rng: random.Random, mixture: Mixture, seed: int = 0) -> list[Message]:
-    skill = rng.uniform(*mixture.skill)
+    is_careless = rng.random() < mixture.careless
+    skill = 0.0 if is_careless else rng.uniform(*mixture.skill)
     form = ReAct()
     observation = env.reset(item, seed)
     player = expert(env.name)
     player.reset(observation, env.render)
     messages = opening_messages(env, observation)
-    for _ in range(mixture.max_rounds):
+    for _ in range(mixture.careless_rounds if is_careless else mixture.max_rounds):
         decision = player.act(observation) if rng.random() < skill else None
         if decision is None:
             decision = _careless(env.name, player, observation, rng)
@@ -172,7 +178,7 @@ def _tell(player: TextAgent, info: Any) -> None:
 def _careless(env: str, player: Any, observation: Observation, rng: random.Random) -> Decision:
     """A plausible move that was not thought through."""
     if env == "babyai":
-        action = rng.choice([a for a in observation.actions if not a.startswith("check")] or ["turn left"])
+        action = random_agent("babyai", rng.randrange(1 << 30)).act(observation).action
         return Decision(action, f"try to {action}.")
     task = player._task
     player._repeats.clear()

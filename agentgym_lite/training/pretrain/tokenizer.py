@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import Qwen2Tokenizer
 
 from agentgym_lite.training.pretrain.corpus import Mixture, document
 
@@ -21,24 +22,29 @@ _PLAIN = "system user assistant Thought Action the a an is are to of in on it yo
 
 
 def train_tokenizer(vocab_size: int, documents: int = 6000, seed: int = 1) -> Any:
-    """A ``PreTrainedTokenizerFast`` of at most ``vocab_size`` tokens, learned on ``documents`` chats."""
+    """A ``Qwen2Tokenizer`` of at most ``vocab_size`` tokens, learned on ``documents`` chats.
+
+    The class matters: ``AutoTokenizer`` loads it for every Qwen2 model, whatever the saved files say, and with it Qwen2's normaliser
+    and its splitting of text before the merges (a digit is always a token of its own).
+    """
+    like_qwen = Qwen2Tokenizer()._tokenizer
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.normalizer, tokenizer.pre_tokenizer = like_qwen.normalizer, like_qwen.pre_tokenizer
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size, special_tokens=list(SPECIAL), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
     tokenizer.train_from_iterator(_texts(documents, seed), trainer)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", clean_up_tokenization_spaces=False
+    learned = json.loads(tokenizer.to_str())["model"]
+    qwen = Qwen2Tokenizer(
+        vocab=learned["vocab"], merges=[tuple(pair) for pair in learned["merges"]], eos_token="<|im_end|>", extra_special_tokens=list(SPECIAL)
     )
-    fast.chat_template = CHAT_TEMPLATE
-    return fast
+    qwen.chat_template = CHAT_TEMPLATE
+    return qwen
 
 
 def _texts(documents: int, seed: int) -> Iterator[str]:
     rng = random.Random(seed)
-    mixture = Mixture(lookup=1, invented=2, real=2, babyai=1, skill=(0.3, 1.0))
+    mixture = Mixture(lookup=1, invented=2, real=2, babyai=1, careless=0.3)
     for _ in range(documents):
         yield from (message["content"] for message in document(rng, mixture))
     for _ in range(200):

@@ -55,8 +55,9 @@ class PretrainConfig:
     batch_tokens: int = 3072
     seed: int = 0
     phases: tuple[Phase, ...] = (
-        Phase(3, Mixture(lookup=0.6, invented=0.25, real=0.0, babyai=0.15, skill=(1.0, 1.0))),
-        Phase(27, Mixture(lookup=0.06, invented=0.38, real=0.24, babyai=0.32, skill=(0.75, 1.0))),
+        Phase(3, Mixture(lookup=0.6, invented=0.3, real=0.0, babyai=0.1, skill=(1.0, 1.0))),
+        Phase(19, Mixture(lookup=0.08, invented=0.47, real=0.30, babyai=0.15, careless=0.08)),
+        Phase(4, Mixture(lookup=0.02, invented=0.3, real=0.38, babyai=0.3, careless=0.4)),
     )
 
 

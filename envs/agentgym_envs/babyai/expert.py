@@ -19,8 +19,18 @@ from agentgym_envs.babyai.world import STEPS
 from agentgym_envs.core import Observation
 
 
+_PLAIN = ("turn left", "turn right", "move forward", "drop", "toggle")
+_ON_OBJECTS = ("go to", "pick up")
+_ON_DOORS = ("go through", "toggle and go through")
+_COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
+_KINDS = ("ball", "box", "key", "door")
+
+
 class RandomAgent:
-    """Draws uniformly from the listed actions, without the one that only asks for the list."""
+    """Draws from the action grammar: a verb, and where it takes one an object of any kind, colour and number; equal seeds, equal actions.
+
+    It does not read what is in view, so most of its moves that name an object are refused.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)
@@ -29,8 +39,12 @@ class RandomAgent:
         """Nothing to remember between episodes; the stream of draws goes on."""
 
     def act(self, observation: Observation) -> Decision:
-        """One of ``observation.actions``; ``check available actions`` if nothing else is listed."""
-        return Decision(self._random.choice([action for action in observation.actions if action != CHECK] or [CHECK]))
+        """A random action."""
+        verb = self._random.choice((*_PLAIN, *_ON_OBJECTS, *_ON_DOORS))
+        if verb in _PLAIN:
+            return Decision(verb)
+        kind = "door" if verb in _ON_DOORS else self._random.choice(_KINDS)
+        return Decision(f"{verb} {self._random.choice(_COLORS)} {kind} {self._random.randint(1, 2)}")
 
 
 class Expert:

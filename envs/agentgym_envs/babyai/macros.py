@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from minigrid.core.actions import Actions
@@ -78,13 +79,13 @@ class Routes:
     def __init__(self, world: World, start: Pose | None = None, seen: frozenset[Position] = frozenset()) -> None:
         """``start`` and the extra known cells ``seen`` let a planner ask from a pose that it has not reached yet."""
         start = start or world.pose
+        free = world.free(known_only=True) | {spot for spot in seen if is_passable(world.at(*spot))}
         self._came: dict[Pose, tuple[Pose, Actions] | None] = {start: None}
         queue = deque([start])
         while queue:
             pose = queue.popleft()
-            for action, after in successors(world, pose):
-                known = world.is_known(*after[:2]) or after[:2] in seen
-                if known and after not in self._came:
+            for action, after in successors(pose, free):
+                if after not in self._came:
                     self._came[after] = (pose, action)
                     queue.append(after)
         self._facing: dict[Position, Pose] = {}
@@ -107,14 +108,12 @@ class Routes:
         return self._facing.get(target)
 
 
-def successors(world: World, pose: Pose) -> list[tuple[Actions, Pose]]:
-    """Poses one primitive move away."""
+def successors(pose: Pose, free: Collection[Position]) -> list[tuple[Actions, Pose]]:
+    """Poses one primitive move away, where the agent can stand on ``free`` cells."""
     x, y, direction = pose
-    moves = [(Actions.left, (x, y, (direction + 3) % 4)), (Actions.right, (x, y, (direction + 1) % 4))]
-    dx, dy = STEPS[direction]
-    if is_passable(world.at(x + dx, y + dy)):
-        moves.insert(0, (Actions.forward, (x + dx, y + dy, direction)))
-    return moves
+    turns = [(Actions.left, (x, y, (direction + 3) % 4)), (Actions.right, (x, y, (direction + 1) % 4))]
+    ahead = (x + STEPS[direction][0], y + STEPS[direction][1])
+    return [(Actions.forward, (*ahead, direction)), *turns] if ahead in free else turns
 
 
 def plan(world: World, command: Command) -> list[Actions]:

@@ -180,7 +180,7 @@ class Scene:
 
     def _search(self, is_goal: Callable[[Pose], bool], thought: str, use_objects: bool = False) -> Decision:
         """First of the fewest turns and steps to a pose that ``is_goal``; ``use_objects`` allows one ``go to`` at the start."""
-        start = self.world.pose
+        start, free = self.world.pose, self.world.free()
         first: dict[Pose, str] = {start: ""}
         queue = deque([start])
         later = [(end, f"go to {name}") for position, name in self._names.items() if (end := self._routes.end(position))]
@@ -188,7 +188,7 @@ class Scene:
             pose = queue.popleft()
             if is_goal(pose) and pose != start:
                 return Decision(first[pose], thought)
-            following = [(after, first[pose] or _MOVES[move]) for move, after in reversed(successors(self.world, pose))]
+            following = [(after, first[pose] or _MOVES[move]) for move, after in reversed(successors(pose, free))]
             for after, action in following + (later if use_objects and pose == start else []):
                 if after not in first:
                     first[after] = action

@@ -51,6 +51,14 @@ class World:
         """Whether the agent has ever seen the cell."""
         return 0 <= x < self.width and 0 <= y < self.height and self.known[y * self.width + x]
 
+    def free(self, known_only: bool = False) -> set[Position]:
+        """Cells that the agent can stand on."""
+        return {
+            (n % self.width, n // self.width)
+            for n, cell in enumerate(self.cells)
+            if (self.known[n] or not known_only) and is_passable(cell)
+        }
+
     def front(self, pose: Pose | None = None) -> Position:
         """The cell that the agent faces."""
         x, y, direction = pose or self.pose
