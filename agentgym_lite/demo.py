@@ -41,7 +41,7 @@ class DemoSettings:
     items_per_task: int | None = None
     steps: int | None = None
     #: Limit on the training part, in seconds.
-    time_limit_s: float | None = 300.0
+    time_limit_s: float | None = None
     seed: int = 0
 
 

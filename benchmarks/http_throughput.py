@@ -115,24 +115,36 @@ def batched(env: str, url: str, episodes: Episodes, seconds: float) -> dict[str,
 
 
 async def single_concurrent(env: str, url: str, episodes: Episodes, seconds: float) -> dict[str, float]:
-    """One request per step, every session at its own pace, plain ``httpx``."""
+    """One request per step, every session on a connection of its own, at its own pace.
+
+    Bare sockets, because the server is what is measured: httpx's pool slows down steeply with the number of open connections.
+    """
+    host, port = url.removeprefix("http://").split(":")
     times: list[float] = []
-    async with httpx.AsyncClient(base_url=f"{url}/{env}", limits=httpx.Limits(max_connections=None)) as client:
-        began = time.perf_counter()
+    began = time.perf_counter()
 
-        async def drive(item: str, actions: list[str]) -> None:
-            session = (await client.post("/create", json={"item_id": item})).json()["id"]
-            turn = 0
-            while time.perf_counter() - began < seconds:
-                start = time.perf_counter()
-                body = {"id": session, "action": actions[turn % EPISODE], "turn": turn}
-                (await client.post("/step", json=body)).raise_for_status()
-                times.append(time.perf_counter() - start)
-                turn += 1
-            await client.post("/close", json={"id": session})
+    async def drive(item: str, actions: list[str]) -> None:
+        reader, writer = await asyncio.open_connection(host, int(port))
 
-        await asyncio.gather(*(drive(*episode) for episode in episodes))
-        return row(len(times), time.perf_counter() - began, times)
+        async def post(endpoint: str, body: dict[str, Any]) -> dict[str, Any]:
+            content = json.dumps(body).encode()
+            writer.write(f"POST /{env}/{endpoint} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            answer = json.loads(await reader.readexactly(int(head.split("content-length:")[1].split()[0])))
+            assert head.startswith("http/1.1 200"), answer
+            return answer
+
+        session, turn = (await post("create", {"item_id": item}))["id"], 0
+        while time.perf_counter() - began < seconds:
+            start = time.perf_counter()
+            await post("step", {"id": session, "action": actions[turn % EPISODE], "turn": turn})
+            times.append(time.perf_counter() - start)
+            turn += 1
+        await post("close", {"id": session})
+        writer.close()
+
+    await asyncio.gather(*(drive(*episode) for episode in episodes))
+    return row(len(times), time.perf_counter() - began, times)
 
 
 def single_sequential(env: str, url: str, episodes: Episodes, seconds: float) -> dict[str, float]:

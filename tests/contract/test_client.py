@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from agentgym_envs.core import UnknownEnvironment, UnknownItem
 from agentgym_envs.server import background_server
-from fake_envs import Counter, Sleepy, Trouble
+from fake_envs import Counter, Trouble
 
 from agentgym_lite.client import AsyncEnvClient, EnvClient, EnvironmentFailure, SessionPool
 
@@ -201,16 +201,14 @@ def test_shutdown_does_not_leave_a_future_waiting() -> None:
 def test_one_slow_session_does_not_hold_up_the_pool(url: str) -> None:
     with SessionPool("sleepy", url) as pool:
         handles = [f.result()[0] for f in [pool.start(11) for _ in range(16)]]
-        steps, began = Sleepy.steps, time.perf_counter()
+        began = time.perf_counter()
         slow = pool.step(handles[0], "sleep 1.5")
-        for _ in range(5):
-            for future in [pool.step(h, "up") for h in handles[1:]]:
-                future.result()
+        for turn in range(1, 6):
+            assert [f.result().info["score"] for f in [pool.step(h, "up") for h in handles[1:]]] == [turn] * 15
         assert time.perf_counter() - began < 1.2
         assert not slow.done()
         assert slow.result().info["score"] == 1
-        assert Sleepy.steps == steps + 76
-        assert pool.step(handles[0], "up").result().info["score"] == 2
+        assert pool.step(handles[0], "up").result().info["score"] == 2, "it was carried out once"
 
 
 # -- failures ------------------------------------------------------------------------------------------------------------------------
@@ -248,9 +246,7 @@ def test_when_every_reply_is_lost_the_caller_hears_of_it() -> None:
 def test_time_out(url: str) -> None:
     with EnvClient("sleepy", url, timeout=2.0) as client:
         client.reset(5)
-        steps = Sleepy.steps
         assert client.step("sleep 1").info["score"] == 1
-        assert Sleepy.steps == steps + 1
     with EnvClient("sleepy", url, timeout=0.3) as client:
         client.reset(5)
         with pytest.raises(EnvironmentFailure, match=r"no answer within 0\.3 s.*raise timeout"):
@@ -258,12 +254,12 @@ def test_time_out(url: str) -> None:
         assert client.reset(6).text == "Reach 7. Count 0, seed 0.", "the next episode does not wait for the lost one"
 
 
-def test_server_that_hangs(dead_url: str) -> None:
+def test_server_that_hangs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        silent = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        with EnvClient("counter", silent, timeout=0.2, retries=1) as client:
-            with pytest.raises(EnvironmentFailure, match=r"no answer within 0\.2 s \(2 attempts\)"):
-                client.reset(5)
+        client = EnvClient("counter", f"http://127.0.0.1:{sock.getsockname()[1]}", timeout=0.2, retries=1)
+        with pytest.raises(EnvironmentFailure, match=r"no answer within 0\.2 s \(2 attempts\)"):
+            client.reset(5)
+        client.close()
 
 
 def test_dead_server_is_named_with_the_way_out(dead_url: str) -> None:

@@ -1,21 +1,28 @@
 """The demo's whole path and the model as an agent, with a model that has learnt nothing, in seconds."""
 
 import json
+import subprocess
 import sys
 from contextlib import contextmanager
+from itertools import pairwise
 
 import pytest
 import yaml
 from agentgym_envs import environment_class
 from cli_factory import save_model
+from transformers.utils import logging as transformers_logging
 
 from agentgym_lite import demo
 from agentgym_lite.cli import main
 from agentgym_lite.cli.server_process import ServerProcess
+from agentgym_lite.config import load_config
 from agentgym_lite.demo import DemoSettings, demo_config, demo_suite, run_demo
 from agentgym_lite.evaluation import SuiteError, evaluate, load_suite, make_player
 from agentgym_lite.evaluation.suite import Suite
+from agentgym_lite.training.items import ItemSampler
 from agentgym_lite.viewer.report_data import load_report_data
+
+transformers_logging.disable_progress_bar()  # as `agl` does through the environment, before transformers is imported
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +141,19 @@ def test_demo_suite_spreads_over_each_row():
     rows = [i for i in whole.items if i.task == "goto"]
     chosen = [rows.index(i) for i in part.items if i.task == "goto"]
     assert chosen[0] == 0
-    assert max(b - a for a, b in zip(chosen, chosen[1:], strict=False)) <= 6
+    assert max(b - a for a, b in pairwise(chosen)) <= 6
+
+
+@pytest.mark.parametrize("path", sorted((demo.CONFIG.parents[1]).rglob("*.yaml")), ids=lambda p: p.stem)
+def test_shipped_configs_name_settings_and_tasks_that_exist(path):
+    config = load_config(path)
+    assert ItemSampler(config.envs, config.run.groups_per_step, seed=0).groups_at(1)
+
+
+def test_the_demo_trains_on_the_tasks_that_it_evaluates():
+    config = demo_config(DemoSettings(), demo.CONFIG.parent, "local")
+    assert {f"{e.name}/{task}" for e in config.envs for task in e.tasks} == set(DemoSettings().tasks)
+    assert all(e.rounds.type == "scaling_inter" for e in config.envs)
 
 
 def small_suite(n):
@@ -206,9 +225,10 @@ def test_train_then_resume_then_eval_its_folder(monkeypatch, capsys, config, tmp
     assert code == 0, err
     assert "1 steps done" in out
     assert "train: 1/1" in err
-    code, _, err = agl(monkeypatch, capsys, "train", config, "run.steps=1", f"run.out={run}")
-    assert (code, len(err.strip().splitlines())) == (1, 1)
-    assert "already holds a run" in err
+    command = [sys.executable, "-m", "agentgym_lite.cli", "train", config, "run.steps=1", f"run.out={run}"]
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stdout, len(again.stderr.strip().splitlines())) == (1, "", 1)
+    assert "already holds a run" in again.stderr
     code, out, err = agl(monkeypatch, capsys, "train", config, "run.steps=2", f"run.out={run}", "--resume")
     assert code == 0, err
     assert "step_000002" in out
@@ -226,11 +246,10 @@ def test_train_with_a_dead_server_or_a_damaged_checkpoint_is_one_clear_error(mon
     assert code == 0, err
     weights = tmp_path / "other" / "checkpoints" / "step_000001" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
-    for command in (
-        ["train", config, "run.steps=2", f"run.out={tmp_path / 'other'}", "--resume"],
-        ["eval", "--agent", tmp_path / "other", "--out", tmp_path / "e"],
-    ):
-        with pytest.warns(UserWarning, match="is damaged"):
-            code, _, err = agl(monkeypatch, capsys, *command)
-        assert (code, len(err.strip().splitlines())) == (1, 1)
-        assert "damaged" in err
+    resume = ["train", config, "run.steps=2", f"run.out={tmp_path / 'other'}", "--resume"]
+    for command in (resume, ["eval", "--agent", tmp_path / "other", "--out", tmp_path / "e"]):
+        code, _, err = agl(monkeypatch, capsys, *command)
+        warning, error = err.strip().splitlines()
+        assert code == 1
+        assert warning.startswith("agl: warning: checkpoint")
+        assert error.startswith("agl: all 1 checkpoints")
