@@ -49,7 +49,9 @@ def load_tokenizer(path: str | Path = TINY) -> Any:
 
 def _load(auto_class: str, path: str | Path, **options: Any) -> Any:
     where = model_dir(path)
+    transformers = import_module("transformers")
+    transformers.utils.logging.disable_progress_bar()  # a bar per file says nothing about models of this size
     try:
-        return getattr(import_module("transformers"), auto_class).from_pretrained(where, **options)
+        return getattr(transformers, auto_class).from_pretrained(where, **options)
     except (OSError, ValueError, KeyError, SafetensorError) as e:  # SafetensorError: a file cut off in the middle
         raise ModelError(f"cannot load '{where}' with {auto_class}: {str(e).splitlines()[0]:.300}") from None

@@ -95,13 +95,20 @@ class HttpBackend:
         self._env, self._timeout, self._retries = env, timeout, retries
         self._servers = [Server(url.rstrip("/")) for url in urls]
         token = token or os.environ.get("AGENTGYM_TOKEN")
-        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._inbox: deque[_Call] = deque()
         self._calls: set[_Call] = set()  # not answered yet
         self._sessions: set[HttpSession] = set()  # open on a server
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds tasks only weakly
         self._lock = threading.Lock()
         self._stopped = False
+        # A proxy set for the outside world must not get requests for this machine.
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(self._timeout, connect=min(CONNECT_TIMEOUT_S, self._timeout), pool=None),
+            headers=headers,
+            mounts=dict.fromkeys(_LOOPBACK),
+        )
+        self._singles = asyncio.Semaphore(SINGLE_REQUESTS)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=f"agentgym-client-{env}", daemon=True)
         self._thread.start()
@@ -114,8 +121,11 @@ class HttpBackend:
         return self._submit("create", params, lambda d: (session, observation_from_wire(d)), session)
 
     def reset(self, session: HttpSession, item_id: str | int, seed: int) -> Future[Observation]:
-        session.turn, session.item_id = 0, item_id
-        return self._submit("reset", {"id": session.id, "item_id": item_id, "seed": seed}, observation_from_wire, session)
+        def decode(answer: dict[str, Any]) -> Observation:
+            session.turn, session.item_id = 0, item_id  # only now: an unknown item leaves the old episode running
+            return observation_from_wire(answer)
+
+        return self._submit("reset", {"id": session.id, "item_id": item_id, "seed": seed}, decode, session)
 
     def step(self, session: HttpSession, action: str) -> Future[StepResult]:
         params = {"id": session.id, "action": action, "turn": session.turn}
@@ -135,7 +145,7 @@ class HttpBackend:
         return self._submit("metadata", {}, dict, None)
 
     def close(self, session: HttpSession) -> Future[None]:
-        if session.closed:
+        if session.closed or self._stopped:
             done: Future[None] = Future()
             done.set_result(None)
             return done
@@ -168,13 +178,6 @@ class HttpBackend:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        # A proxy set for the outside world must not get requests for this machine.
-        self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(self._timeout, connect=min(CONNECT_TIMEOUT_S, self._timeout), pool=None),
-            headers=self._headers,
-            mounts=dict.fromkeys(_LOOPBACK),
-        )
-        self._singles = asyncio.Semaphore(SINGLE_REQUESTS)
         self._loop.run_forever()
         self._loop.close()
 

@@ -70,8 +70,6 @@ class CheckpointStore:
         save_file({k: v.contiguous() for k, v in optimizer.items()}, writing / _OPTIMIZER)
         (writing / _STATE).write_text(json.dumps(state, allow_nan=False))
         _seal(writing)
-        if final.exists():  # a damaged one that a resume has passed over
-            shutil.rmtree(final)
         writing.rename(final)
         _fsync(self.folder)
         for old in self.steps()[: -self._keep]:
@@ -82,6 +80,12 @@ class CheckpointStore:
         """Delete what a killed process left behind."""
         for p in self.folder.glob(f"{_TEMPORARY}*"):
             shutil.rmtree(p)
+
+    def discard_after(self, step: int) -> None:
+        """Delete checkpoints newer than ``step``: damaged ones that a resume has passed over, which must not count as kept."""
+        for newer in self.steps():
+            if newer > step:
+                shutil.rmtree(self.path(newer))
 
     def latest(self) -> Path:
         """The newest checkpoint that is whole; damaged ones are passed over with a warning.

@@ -284,6 +284,7 @@ class Trainer:
         ckpt.set_rng_state(state["rng"])
         self._counters = _Counters(**state["counters"])
         self._stored_versions = state["env_versions"]
+        self._store.discard_after(int(state["step"]))
         return int(state["step"])
 
     def _check_versions(self, step: int, versions: Mapping[str, str]) -> None:

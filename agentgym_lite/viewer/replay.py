@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentgym_envs import make
+from agentgym_envs import environment_class, make
 
 from agentgym_lite.rollout.types import StopReason, Trajectory, Turn
 from agentgym_lite.viewer.html import View, render
@@ -99,9 +99,11 @@ def picture(rendering: Any) -> View | None:
 def with_renderings(trajectory: Trajectory) -> Trajectory:
     """A copy with ``info["render"]`` on every turn and on the end, found by playing the same actions again in process.
 
-    Environments are deterministic, so nothing has to be drawn while training. Turns from the first one whose observation differs (another
-    version of the environment, say) stay without.
+    Environments are deterministic, so nothing has to be drawn while training. An episode of another version of the environment stays
+    without, and so do the turns from the first one whose observation differs.
     """
+    if environment_class(trajectory.spec.env).version != trajectory.env_version:
+        return trajectory
     env = make(trajectory.spec.env)
     try:
         turns = list(trajectory.turns)

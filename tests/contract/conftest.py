@@ -6,24 +6,25 @@ from collections.abc import Callable, Iterator
 
 import fake_envs
 import pytest
-from agentgym_envs.core import names
+from agentgym_envs.core import environment_class, names
 from agentgym_envs.server import background_server
 
 from agentgym_lite.client import EnvClient
 
-#: Every registered environment must keep the contract; of the fakes, only the one that means to.
-CONTRACT_ENVS = [name for name in names() if name not in (fake_envs.Trouble.name, fake_envs.Sleepy.name)]
+#: Every environment of the package must keep the contract, and of the fakes the one that means to.
+CONTRACT_ENVS = [*(n for n in names() if environment_class(n).__module__.startswith("agentgym_envs.")), fake_envs.Counter.name]
+SERVED = [*CONTRACT_ENVS, fake_envs.Trouble.name, fake_envs.Sleepy.name]
 
 
 @pytest.fixture(scope="session")
 def url() -> Iterator[str]:
-    with background_server(names()) as address:
+    with background_server(SERVED) as address:
         yield address
 
 
 @pytest.fixture(scope="session")
 def second_url() -> Iterator[str]:
-    with background_server(names()) as address:
+    with background_server(SERVED) as address:
         yield address
 
 

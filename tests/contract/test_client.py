@@ -183,7 +183,10 @@ def test_shutdown_closes_what_is_open_and_may_be_repeated(url: str) -> None:
     assert Counter.live == live
     assert threading.active_count() <= threads + 20, "server threads may idle, the client's must be gone"
     assert not any(t.name == "agentgym-client-counter" for t in threading.enumerate())
+    assert pool.close(handles[0]).result() is None
     with pytest.raises(EnvironmentFailure, match="shut down"):
+        pool.start(3).result()
+    with pytest.raises(EnvironmentFailure):
         pool.step(handles[0], "up").result()
 
 
@@ -360,6 +363,16 @@ def test_unknown_item_is_said_at_once(url: str) -> None:
             futures[1].result()
         assert futures[2].result()[1].text.startswith("Reach 5")
         assert Counter.live == live + 2
+
+
+def test_unknown_item_leaves_the_running_episode_alone(url: str) -> None:
+    for where in ("local", url):
+        with EnvClient("counter", where) as client:
+            client.reset(5)
+            client.step("up")
+            with pytest.raises(UnknownItem):
+                client.reset("counter_99")
+            assert client.step("up").info["score"] == 2
 
 
 def test_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,11 +110,12 @@ def test_a_damaged_one_is_passed_over_with_a_warning(tmp_path: Path, victim: str
         assert store.latest() == store.path(1)
 
 
-def test_saving_over_a_damaged_one_repairs_it(tmp_path: Path) -> None:
-    store = ckpt.CheckpointStore(tmp_path)
-    (save(store, 2) / "state.json").write_text("{")
-    save(store, 2)
-    assert store.latest() == store.path(2)
+def test_newer_ones_are_discarded(tmp_path: Path) -> None:
+    store = ckpt.CheckpointStore(tmp_path, keep=5)
+    for step in (1, 2, 3):
+        save(store, step)
+    store.discard_after(1)
+    assert store.steps() == [1]
 
 
 def test_no_good_checkpoint_is_a_clear_error(tmp_path: Path) -> None:

@@ -148,8 +148,9 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(straight: Path, tmp_p
     train(config_for(tmp_path, steps=4, run={"save_every": 2}))
     (CheckpointStore(tmp_path).path(4) / "model.safetensors").write_bytes(b"")
     with pytest.warns(UserWarning, match=r"step_000004' is damaged"):
-        result = train(config_for(tmp_path), resume=True)
+        result = train(config_for(tmp_path, run={"save_every": 1, "keep": 1}), resume=True)
     assert result.history[0]["step"] == 3
+    assert CheckpointStore(tmp_path).steps() == [STEPS]  # the damaged one never took the place of a good one
     assert_same_run(straight, tmp_path)
 
 

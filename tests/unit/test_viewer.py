@@ -152,6 +152,8 @@ def test_renderings_stop_where_the_episode_was_another():
     t = play("babyai", "babyai_1805", expert("babyai"), WordTokenizer())
     t.turns[1].observation = "You see: nothing like this."
     assert ["render" in turn.info for turn in with_renderings(t).turns] == [True] + [False] * (len(t.turns) - 1)
+    t.env_version = "0 of long ago"
+    assert with_renderings(t) is t
 
 
 def test_two_replays_share_one_set_of_controls():

@@ -36,7 +36,10 @@ def train_tokenizer(vocab_size: int, documents: int = 6000, seed: int = 1) -> An
     tokenizer.train_from_iterator(_texts(documents, seed), trainer)
     learned = json.loads(tokenizer.to_str())["model"]
     qwen = Qwen2Tokenizer(
-        vocab=learned["vocab"], merges=[tuple(pair) for pair in learned["merges"]], eos_token="<|im_end|>", extra_special_tokens=list(SPECIAL)
+        vocab=learned["vocab"],
+        merges=[tuple(pair) for pair in learned["merges"]],
+        eos_token="<|im_end|>",
+        extra_special_tokens=list(SPECIAL),
     )
     qwen.chat_template = CHAT_TEMPLATE
     return qwen
