@@ -43,7 +43,7 @@ type: $(STAMP) ## Static types
 nb: $(STAMP) ## Run every notebook and compare with its stored outputs
 	@set -e; for notebook in $(NOTEBOOKS); do \
 	  echo "== $$notebook"; \
-	  $(BIN)/pytest --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg --nbval-cell-timeout $(CELL_TIMEOUT) $(ARGS) "$$notebook"; \
+	  $(BIN)/pytest --nbval-lax --nbval-current-env --nbval-sanitize-with tests/notebooks/sanitize.cfg --nbval-cell-timeout $(CELL_TIMEOUT) $(ARGS) "$$notebook"; \
 	done
 
 clean: ## Remove .venv, caches and built files (runs/ stays)

@@ -199,10 +199,7 @@ def _allowed(loc: tuple[Any, ...]) -> list[str]:
 def _set(data: Any, key: str, value: Any) -> None:
     *parents, last = key.split(".")
     for i, part in enumerate(parents):
-        if isinstance(data, list):
-            data = data[_index(data, part, key)]
-        else:
-            data = data.setdefault(part, {})
+        data = data[_index(data, part, key)] if isinstance(data, list) else data.setdefault(part, {})
         if not isinstance(data, dict | list):
             raise ConfigError(f"override '{key}': '{'.'.join(parents[: i + 1])}' is not a section")
     if isinstance(data, list):

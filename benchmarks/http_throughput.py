@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
 from agentgym_envs.agents import random_agent
 from agentgym_envs.core import environment_class, make
-
 from agentgym_lite.client import EnvClient, SessionPool
 
 RESULTS = Path(__file__).parent / "results"

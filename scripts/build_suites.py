@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping
 
 from agentgym_envs import environment_class
-
 from agentgym_lite.evaluation.suite import SUITES, SuiteItem, manifest_text
 
 ROWS = 27

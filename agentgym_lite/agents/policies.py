@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from agentgym_envs.agents import TextAgent, expert, random_agent
 from agentgym_envs.core import Environment, Observation
-
 from agentgym_lite.agents.formats import ActionFormat, ReAct
 
 

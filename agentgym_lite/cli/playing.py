@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from agentgym_envs.core import Split, environment_class
-
 from agentgym_lite.cli.errors import UserError
 from agentgym_lite.cli.output import print_json, progress, results, summary_table
 from agentgym_lite.evaluation import ResultsFolder, evaluate, load_suite, make_player, play_missing, summarize

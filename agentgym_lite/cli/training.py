@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentgym_envs.core import environment_class
 from rich.table import Table
 
+from agentgym_envs.core import environment_class
 from agentgym_lite.cli.errors import UserError
 from agentgym_lite.cli.output import make_table, notes, percent, percent_range, progress, results
 from agentgym_lite.cli.server_process import ServerProcess

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from agentgym_envs.core import Observation, StepResult
-
 from agentgym_lite.client.errors import EnvironmentFailure
 from agentgym_lite.client.pool import Handle, SessionPool
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class EnvironmentFailure(RuntimeError):  # noqa: N818 - the field speaks of environment failures
+class EnvironmentFailure(RuntimeError):
     """An environment or its server failed; the episode is lost and says nothing about the agent.
 
     ``env``, ``url`` and ``item_id`` say where, ``what`` what happened, ``remedy`` what to do.

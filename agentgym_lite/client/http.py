@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+
 from agentgym_envs.core import Observation, StepResult, UnknownItem
 from agentgym_envs.wire import observation_from_wire, step_from_wire
-
 from agentgym_lite.client.errors import EnvironmentFailure
 
 #: Most entries, and most characters, in one request.
@@ -79,7 +79,7 @@ class _Call:
     deadline: float = 0.0
 
 
-class _Problem(Exception):  # noqa: N818 - internal: an answer that is not a result
+class _Problem(Exception):
     def __init__(self, code: str, message: str, *, retry: bool = False, remedy: str = "start the episode again on a new session") -> None:
         super().__init__(message)
         self.code, self.message, self.retry, self.remedy = code, message, retry, remedy

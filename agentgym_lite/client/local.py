@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from agentgym_envs.core import Environment, Observation, StepResult, UnknownItem, environment_class, make
 from agentgym_envs.wire import describe
-
 from agentgym_lite.client.errors import EnvironmentFailure
 
 T = TypeVar("T")

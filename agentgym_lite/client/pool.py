@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from agentgym_envs.core import Observation, StepResult
-
 from agentgym_lite.client.http import HttpBackend
 from agentgym_lite.client.local import LocalBackend
 

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from agentgym_envs.core import Observation, StepResult, environment_class
-
 from agentgym_lite.client import EnvironmentFailure, SessionPool
 from agentgym_lite.rollout.episode import Episode
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, Trajectory

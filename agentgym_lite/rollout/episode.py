@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym_envs.core import Observation, StepResult
-
 from agentgym_lite.agents.chat import Message
 from agentgym_lite.agents.formats import ParsedAction
 from agentgym_lite.agents.policies import opening_messages

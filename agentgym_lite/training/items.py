@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
-from agentgym_envs.core import environment_class
 
+from agentgym_envs.core import environment_class
 from agentgym_lite.config import ConfigError, EnvConfig
 from agentgym_lite.rollout.types import EpisodeSpec
 

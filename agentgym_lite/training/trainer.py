@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 import yaml
-from agentgym_envs.core import environment_class
 
+from agentgym_envs.core import environment_class
 from agentgym_lite.agents import ChatRenderer, ReAct
 from agentgym_lite.algorithms import ALGORITHMS
 from agentgym_lite.client import SessionPool

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentgym_envs import environment_class, make
-
 from agentgym_lite.rollout.types import StopReason, Trajectory, Turn
 from agentgym_lite.viewer.html import View, render
 from agentgym_lite.viewer.svg import UnsafeSvgError, plain_svg

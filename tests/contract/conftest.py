@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import fake_envs
 import pytest
+
 from agentgym_envs.core import environment_class, names
 from agentgym_envs.server import background_server
-
 from agentgym_lite.client import EnvClient
 
 #: Every environment of the package must keep the contract, and of the fakes the one that means to.

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agentgym_envs.core import UnknownEnvironment, UnknownItem
-from agentgym_envs.server import background_server
 from fake_envs import Counter, Trouble
 
+from agentgym_envs.core import UnknownEnvironment, UnknownItem
+from agentgym_envs.server import background_server
 from agentgym_lite.client import AsyncEnvClient, EnvClient, EnvironmentFailure, SessionPool
 
 

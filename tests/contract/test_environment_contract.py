@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from agentgym_envs.agents import expert
-from agentgym_envs.core import Observation, StepResult, UnknownItem, environment_class
 from fake_envs import Counter
 
+from agentgym_envs.agents import expert
+from agentgym_envs.core import Observation, StepResult, UnknownItem, environment_class
 from agentgym_lite.client import EnvClient
 
 NewClient = Callable[[], EnvClient]

@@ -12,10 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
-from agentgym_envs.server import ServeError, background_server, main, serve
 from fake_envs import Counter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from agentgym_envs.server import ServeError, background_server, main, serve
 
 LIMIT = 2_000_000
 

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable
 
 import pytest
-from agentgym_envs.sessions import ServiceError, SessionManager
 from fake_envs import Counter, Sleepy, Trouble
 from hypothesis import given
 from hypothesis import strategies as st
+
+from agentgym_envs.sessions import ServiceError, SessionManager
 
 
 class Clock:

@@ -10,14 +10,15 @@ from xml.etree import ElementTree
 
 import gymnasium
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from agentgym_envs.babyai import BabyAI, macros
 from agentgym_envs.babyai.expert import Expert, RandomAgent
 from agentgym_envs.babyai.levels import LEVELS, TASKS
 from agentgym_envs.babyai.world import from_level
 from agentgym_envs.core import UnknownItem, make
 from agentgym_envs.core import names as environment_names
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 def play(env, agent, item, rounds=20, seed=0):

@@ -1,6 +1,7 @@
 """The BabyAI expert plays by the public interface, explains itself, and solves what can be solved."""
 
 import pytest
+
 from agentgym_envs.agents import expert
 from agentgym_envs.babyai import BabyAI
 

@@ -5,11 +5,12 @@ import random
 import gymnasium
 import minigrid  # noqa: F401 - registers the levels
 import pytest
+from minigrid.core.actions import Actions
+
 from agentgym_envs.babyai.macros import CHECK, ActionError, Command, available, parse, plan
 from agentgym_envs.babyai.missions import Clause, Description, parse_mission
 from agentgym_envs.babyai.text import describe, things_in_view
 from agentgym_envs.babyai.world import WALL, World, from_level
-from minigrid.core.actions import Actions
 
 LEGEND = {
     ".": None,

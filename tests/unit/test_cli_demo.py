@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 import yaml
-from agentgym_envs import environment_class
 from cli_factory import save_model
 from transformers.utils import logging as transformers_logging
 
+from agentgym_envs import environment_class
 from agentgym_lite import demo
 from agentgym_lite.cli import main
 from agentgym_lite.cli.server_process import ServerProcess

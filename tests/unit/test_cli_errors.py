@@ -165,6 +165,14 @@ def test_a_fault_of_the_kit_keeps_its_traceback(monkeypatch):
         main()
 
 
+def test_an_interrupt_exits_with_130(monkeypatch, agl):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agentgym_lite.cli.serving.run_doctor", interrupt)
+    assert agl("doctor")[0] == 130
+
+
 def test_only_errors_that_are_explained_lose_their_traceback(tmp_path):
     assert explain(UserError("do  this\n instead")) == "do this instead"
     assert explain(RuntimeError("a fault of the kit")) is None

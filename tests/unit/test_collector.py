@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from agentgym_envs import core
-from agentgym_envs.core import Environment, Observation, Split, StepResult, UnknownItem
-from agentgym_envs.server import background_server
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from agentgym_envs import core
+from agentgym_envs.core import Environment, Observation, Split, StepResult, UnknownItem
+from agentgym_envs.server import background_server
 from agentgym_lite.agents import ChatRenderer, ReAct
 from agentgym_lite.client import EnvironmentFailure, SessionPool
 from agentgym_lite.config import RolloutConfig

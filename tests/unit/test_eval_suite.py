@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from agentgym_envs import environment_class
 
+from agentgym_envs import environment_class
 from agentgym_lite.evaluation.suite import SuiteError, SuiteItem, load_suite, manifest_text
 
 ROOT = Path(__file__).resolve().parents[2]

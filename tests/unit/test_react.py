@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from agentgym_envs.agents import Decision
-from agentgym_envs.core import Observation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentgym_envs.agents import Decision
+from agentgym_envs.core import Observation
 from agentgym_lite.agents import AgentPolicy, ParsedAction, ReAct, opening_messages
 
 REACT = ReAct()

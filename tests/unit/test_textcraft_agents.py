@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from agentgym_envs import Observation
 from agentgym_envs.agents import Decision, TextAgent, expert, random_agent
 from agentgym_envs.textcraft import Expert, Recipes, TextCraft
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 def episode(env: TextCraft, agent: TextAgent, item: str | int, rounds: int, seed: int = 0) -> tuple[bool, list[Decision]]:

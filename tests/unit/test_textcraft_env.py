@@ -10,10 +10,11 @@ import subprocess
 import sys
 
 import pytest
-from agentgym_envs import StepResult, UnknownItem, make
-from agentgym_envs.textcraft import Recipes, TextCraft
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from agentgym_envs import StepResult, UnknownItem, make
+from agentgym_envs.textcraft import Recipes, TextCraft
 
 BOOK = Recipes(
     [

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
 from agentgym_envs.textcraft import Goal, Recipes, TextCraft
 
 ROOT = Path(__file__).parents[2]

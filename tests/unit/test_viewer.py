@@ -7,11 +7,11 @@ import re
 from html import unescape
 
 import pytest
-from agentgym_envs.agents import expert
 from hypothesis import given
 from hypothesis import strategies as st
 from viewer_factory import WordTokenizer, play
 
+from agentgym_envs.agents import expert
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, TokenRow, Trajectory, Turn
 from agentgym_lite.viewer import compare_html, replay_html, tokens_ansi, tokens_html, with_renderings
 from agentgym_lite.viewer.html import clean, duration

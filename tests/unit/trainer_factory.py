@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from agentgym_envs import core
-from agentgym_envs.core import Environment, Observation, Split, StepResult
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from agentgym_envs import core
+from agentgym_envs.core import Environment, Observation, Split, StepResult
 from agentgym_lite.config import Config, parse_config
 
 COLOURS = ("red", "green", "blue")

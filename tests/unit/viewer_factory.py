@@ -10,7 +10,6 @@ from pathlib import Path
 
 from agentgym_envs import make
 from agentgym_envs.agents import expert, random_agent
-
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, TokenRow, Trajectory, Turn
 from agentgym_lite.viewer import ReplayRef, ReportData, Score, TaskRow
 

@@ -22,7 +22,6 @@ from agentgym_envs.babyai import BabyAI
 from agentgym_envs.core import Environment, Observation
 from agentgym_envs.textcraft import TextCraft
 from agentgym_envs.textcraft.recipes import Goal, Recipes
-
 from agentgym_lite.agents import ReAct, opening_messages
 
 Message = dict[str, str]

@@ -18,7 +18,6 @@ from agentgym_envs.babyai.planner import Scene
 from agentgym_envs.babyai.world import STEPS
 from agentgym_envs.core import Observation
 
-
 _PLAIN = ("turn left", "turn right", "move forward", "drop", "toggle")
 _ON_OBJECTS = ("go to", "pick up")
 _ON_DOORS = ("go through", "toggle and go through")
