@@ -61,7 +61,7 @@ class Batch:
             ids[i, :n], targets[i, :n] = tokens[:-1], tokens[1:]
             mask[i, :n] = torch.tensor(row.action_mask[1:], dtype=torch.float32)
             adv[i, :n] = advantage * mask[i, :n]
-            logprobs[i, :n] = torch.tensor(row.logprobs[1:]) * mask[i, :n]
+            logprobs[i, :n] = torch.where(mask[i, :n].bool(), torch.tensor(row.logprobs[1:]), 0.0)
         return cls(ids, targets, mask, adv, logprobs, lengths).to(device)
 
     def to(self, device: torch.device | str) -> Batch:

@@ -125,10 +125,10 @@ class _Sums:
     def add_tokens(self, mask: Tensor, values: dict[str, Tensor]) -> None:
         for name, x in values.items():
             total, n = self._tokens.get(name, (0.0, 0.0))
-            self._tokens[name] = (total + float((x.detach() * mask).sum()), n + float(mask.sum()))
+            self._tokens[name] = (total + float(x.detach()[mask.bool()].sum()), n + float(mask.sum()))
 
     def add_engine_diff(self, mask: Tensor, engine: Tensor, trainer: Tensor) -> None:
-        diff = (engine - trainer).abs() * mask
+        diff = torch.where(mask.bool(), (engine - trainer).abs(), 0.0)
         self._diff_sum += float(diff.sum())
         self._diff_max = max(self._diff_max, float(diff.max()))
         self._diff_n += float(mask.sum())

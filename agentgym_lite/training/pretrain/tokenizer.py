@@ -27,7 +27,7 @@ def train_tokenizer(vocab_size: int, documents: int = 6000, seed: int = 1) -> An
     The class matters: ``AutoTokenizer`` loads it for every Qwen2 model, whatever the saved files say, and with it Qwen2's normaliser
     and its splitting of text before the merges (a digit is always a token of its own).
     """
-    like_qwen = Qwen2Tokenizer()._tokenizer
+    like_qwen: Any = Qwen2Tokenizer()._tokenizer
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer, tokenizer.pre_tokenizer = like_qwen.normalizer, like_qwen.pre_tokenizer
     trainer = trainers.BpeTrainer(
@@ -35,9 +35,10 @@ def train_tokenizer(vocab_size: int, documents: int = 6000, seed: int = 1) -> An
     )
     tokenizer.train_from_iterator(_texts(documents, seed), trainer)
     learned = json.loads(tokenizer.to_str())["model"]
+    merges: Any = [tuple(pair) for pair in learned["merges"]]
     qwen = Qwen2Tokenizer(
         vocab=learned["vocab"],
-        merges=[tuple(pair) for pair in learned["merges"]],
+        merges=merges,
         eos_token="<|im_end|>",
         extra_special_tokens=list(SPECIAL),
     )

@@ -1,0 +1,114 @@
+"""Settings of a reinforcement-learning run, section by section."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from agentgym_lite.config.algorithms import AlgorithmConfig
+from agentgym_lite.config.base import Strict
+
+
+class ModelConfig(Strict):
+    """The policy."""
+
+    #: ``"tiny"`` (shipped with the kit), a local directory, or a name on the model hub.
+    path: str = "tiny"
+    #: Weights and arithmetic.
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+
+class RoundsConfig(Strict):
+    """How many rounds of interaction an episode may take (section ScalingInter-RL of arXiv 2509.08755)."""
+
+    type: Literal["fixed", "scaling_inter"] = "fixed"
+    #: One number for ``fixed``; the stages' numbers for ``scaling_inter``.
+    rounds: int | list[int] = 20
+    #: Steps per stage; ``scaling_inter`` only.
+    steps_scaling_inter: int | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RoundsConfig:
+        if self.type == "fixed" and (not isinstance(self.rounds, int) or self.steps_scaling_inter is not None):
+            raise ValueError("type 'fixed' takes one whole number in 'rounds' and no 'steps_scaling_inter'")
+        if self.type == "scaling_inter" and (not isinstance(self.rounds, list) or self.steps_scaling_inter is None):
+            raise ValueError("type 'scaling_inter' takes a list in 'rounds' and a number in 'steps_scaling_inter'")
+        stages = [self.rounds] if isinstance(self.rounds, int) else self.rounds
+        if not stages or min(stages) < 1 or (self.steps_scaling_inter is not None and self.steps_scaling_inter < 1):
+            raise ValueError("'rounds' and 'steps_scaling_inter' must be at least 1")
+        return self
+
+
+class EnvConfig(Strict):
+    """One environment to train on."""
+
+    name: str
+    #: ``"local"`` (in process), one server address, or several that share the sessions.
+    url: str | list[str] = "local"
+    #: Sub-tasks to draw items from, e.g. ``["depth_1", "depth_2"]``; empty means all.
+    tasks: tuple[str, ...] = ()
+    #: Share of each step's groups, relative to the other environments.
+    weight: float = Field(1.0, gt=0)
+    rounds: RoundsConfig = RoundsConfig()
+
+
+class RolloutConfig(Strict):
+    """How episodes are sampled."""
+
+    temperature: float = Field(1.0, gt=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    #: Limit on sampled tokens per turn.
+    max_new_tokens: int = Field(64, ge=1)
+    #: Longest row, context and replies together.
+    max_length: int = Field(2048, ge=16)
+    #: Episodes that hold a cache at the same time.
+    max_sessions: int = Field(64, ge=1)
+    #: Decoding steps between sending an action and using its answer. A fixed number keeps runs reproducible while environments and
+    #: decoding overlap; ``null`` uses each answer as soon as it is there.
+    env_lag: int | None = Field(2, ge=1)
+
+
+class OptimConfig(Strict):
+    """AdamW."""
+
+    lr: float = Field(1e-6, gt=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = Field(0.01, ge=0)
+    grad_clip: float = Field(1.0, gt=0)
+    #: Steps of linear warm-up; the first step's rate is never 0.
+    warmup_steps: int = Field(0, ge=0)
+    #: Tokens (padding included) per forward pass.
+    micro_batch_tokens: int = Field(16384, ge=1)
+
+
+class RunConfig(Strict):
+    """The run."""
+
+    #: Training steps.
+    steps: int = Field(100, ge=1)
+    #: Groups (distinct items) per step.
+    groups_per_step: int = Field(8, ge=1)
+    seed: int = 0
+    #: Folder of the run.
+    out: Path = Path("runs/train")
+    #: Steps between checkpoints; the last step is always saved.
+    save_every: int = Field(25, ge=1)
+    #: Checkpoints to keep.
+    keep: int = Field(2, ge=1)
+    #: Stop after this many seconds of training, with a checkpoint. Null: no limit.
+    time_limit_s: float | None = Field(None, gt=0)
+    #: Episodes of each step, spread over its groups, that are written to ``trajectories.jsonl``.
+    log_trajectories: int = Field(4, ge=0)
+
+
+class Config(Strict):
+    """All settings of ``agl train``."""
+
+    model: ModelConfig = ModelConfig()
+    envs: list[EnvConfig] = Field(min_length=1)
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    optim: OptimConfig = OptimConfig()
+    run: RunConfig = RunConfig()
