@@ -54,6 +54,8 @@ class PretrainConfig:
     weight_decay: float = 0.01
     batch_tokens: int = 3072
     seed: int = 0
+    #: Start with the attention patterns of ``circuits.py``; without them the weights are those of transformers' initialisation.
+    copy_circuits: bool = True
     phases: tuple[Phase, ...] = (
         Phase(3, Mixture(lookup=0.6, invented=0.3, real=0.0, babyai=0.1, skill=(1.0, 1.0))),
         Phase(19, Mixture(lookup=0.08, invented=0.47, real=0.30, babyai=0.15, careless=0.08)),
@@ -62,7 +64,7 @@ class PretrainConfig:
 
 
 def new_model(config: PretrainConfig, vocab: int) -> Qwen2ForCausalLM:
-    """A Qwen2 model with copy circuits in its initial weights; ``vocab`` is rounded up to a multiple of 64."""
+    """A Qwen2 model with fresh weights; ``vocab`` is rounded up to a multiple of 64."""
     torch.manual_seed(config.seed)
     model = Qwen2ForCausalLM(
         Qwen2Config(
@@ -78,7 +80,8 @@ def new_model(config: PretrainConfig, vocab: int) -> Qwen2ForCausalLM:
             tie_word_embeddings=True,
         )
     )
-    init_copy_circuits(model)
+    if config.copy_circuits:
+        init_copy_circuits(model)
     return model
 
 
@@ -141,15 +144,13 @@ def loss_of(model: Any, ids: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     return (losses * w).sum() / w.sum(), losses.detach()[w == 1].mean()
 
 
-def pretrain(config: PretrainConfig, out: Path, start: Path | None = None) -> None:
-    """Train and save model, tokenizer and ``pretrain.json`` (recipe, loss curve) under ``out``; ``start`` continues a saved model."""
-    if start is None:
-        tokenizer = train_tokenizer(config.vocab_size)
-        model = new_model(config, len(tokenizer))
-    else:
-        from agentgym_lite.models import load_model, load_tokenizer
+def pretrain(config: PretrainConfig, out: Path, stop_after: float = math.inf) -> None:
+    """Train and save model, tokenizer and ``pretrain.json`` (recipe, loss curve) under ``out``.
 
-        tokenizer, model = load_tokenizer(start), load_model(start)
+    ``stop_after`` (millions of tokens) ends early, with the learning rates of the whole recipe.
+    """
+    tokenizer = train_tokenizer(config.vocab_size)
+    model = new_model(config, len(tokenizer))
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay)
     total = sum(phase.tokens for phase in config.phases) * 1e6
@@ -176,8 +177,10 @@ def pretrain(config: PretrainConfig, out: Path, start: Path | None = None) -> No
                 print(f"step {step}  {seen / 1e6:.2f}M tokens  reply loss {smooth:.3f}  {time.time() - started:.0f} s", flush=True)
             if step % 500 == 0:
                 _save(model, tokenizer, config, curve, out)
-            if seen >= end:
+            if seen >= min(end, stop_after * 1e6):
                 break
+        if seen >= stop_after * 1e6:
+            break
     _save(model, tokenizer, config, curve, out)
 
 
