@@ -5,11 +5,11 @@ import random
 
 import pytest
 import torch
+from transformers import AutoTokenizer, Qwen2Config
+
 from agentgym_envs.babyai import BabyAI
 from agentgym_envs.textcraft import TextCraft
 from agentgym_envs.textcraft.recipes import Recipes
-from transformers import AutoTokenizer, Qwen2Config
-
 from agentgym_lite.agents import ChatRenderer, ReAct
 from agentgym_lite.training.pretrain import corpus
 from agentgym_lite.training.pretrain.corpus import Mixture
