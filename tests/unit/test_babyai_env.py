@@ -147,13 +147,24 @@ def test_order_words_stay_in_the_goal_and_matter():
     assert env.step("go to red door 1").info["success"]
 
 
-def test_an_impossible_action_says_why_and_costs_no_step():
+def test_an_impossible_action_says_why_and_costs_one_step():
     env = BabyAI()
     env.reset("babyai_2")
     result = env.step("go to green key 1")
     assert result.observation.text.startswith("You cannot go to green key 1: not in view.\nYou see: red ball 1")
-    assert (result.reward, result.done, result.info["invalid"], result.info["steps"]) == (0.0, False, True, 0)
+    assert (result.reward, result.done, result.info["invalid"], result.info["steps"]) == (0.0, False, True, 1)
     assert "Your goal" not in result.observation.text
+    result = env.step("go to red ball 1")
+    assert result.reward == pytest.approx(1 - 0.9 * 8 / 64)
+
+
+def test_nonsense_runs_out_of_steps():
+    env = BabyAI()
+    env.reset("babyai_3")  # 16 steps
+    results = [env.step("fly") for _ in range(16)]
+    assert [result.done for result in results] == [False] * 15 + [True]
+    assert (results[-1].reward, results[-1].info["success"], results[-1].info["invalid"]) == (0.0, False, True)
+    assert results[-1].observation.text.startswith("Out of steps.\n")
 
 
 def test_check_lists_the_actions_and_the_option_always_does():

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from agentgym_lite.agents import ChatRenderer
+from agentgym_lite.models import load_model, load_tokenizer
 from agentgym_lite.training.pretrain.circuits import init_copy_circuits
 from agentgym_lite.training.pretrain.corpus import Message, Mixture, document
 from agentgym_lite.training.pretrain.tokenizer import train_tokenizer
@@ -61,6 +62,12 @@ class PretrainConfig:
         Phase(19, Mixture(lookup=0.08, invented=0.47, real=0.30, babyai=0.15, careless=0.08)),
         Phase(4, Mixture(lookup=0.02, invented=0.3, real=0.38, babyai=0.3, careless=0.4)),
     )
+
+    @classmethod
+    def finishing(cls) -> PretrainConfig:
+        """The second part of the recipe, from the model that the first has made: play of which more than half is careless."""
+        phase = Phase(2.5, Mixture(lookup=0.0, invented=0.2, real=0.4, babyai=0.4, careless=0.62))
+        return cls(lr=3e-4, seed=1, phases=(phase,))
 
 
 def new_model(config: PretrainConfig, vocab: int) -> Qwen2ForCausalLM:
@@ -144,13 +151,17 @@ def loss_of(model: Any, ids: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     return (losses * w).sum() / w.sum(), losses.detach()[w == 1].mean()
 
 
-def pretrain(config: PretrainConfig, out: Path, stop_after: float = math.inf) -> None:
+def pretrain(config: PretrainConfig, out: Path, start: Path | None = None, stop_after: float = math.inf) -> None:
     """Train and save model, tokenizer and ``pretrain.json`` (recipe, loss curve) under ``out``.
 
-    ``stop_after`` (millions of tokens) ends early, with the learning rates of the whole recipe.
+    ``start`` goes on from a saved model instead of a new one. ``stop_after`` (millions of tokens) ends early, with the learning rates of
+    the whole recipe.
     """
-    tokenizer = train_tokenizer(config.vocab_size)
-    model = new_model(config, len(tokenizer))
+    if start is None:
+        tokenizer = train_tokenizer(config.vocab_size)
+        model = new_model(config, len(tokenizer))
+    else:
+        tokenizer, model = load_tokenizer(start), load_model(start)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay)
     total = sum(phase.tokens for phase in config.phases) * 1e6

@@ -23,7 +23,7 @@ class BabyAI(Environment):
     """
 
     name: ClassVar[str] = "babyai"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     instructions: ClassVar[str] = (
         "Reach the goal in a grid world. Ahead, left and right count steps from where you face. Reply with exactly one action:\n"
         "Thought: a short reason\n"
@@ -93,7 +93,7 @@ class BabyAI(Environment):
         return level
 
     def step(self, action: str) -> StepResult:
-        """Carry out one macro action; what cannot be done costs no primitive step and is explained in the first line."""
+        """Carry out one macro action; what cannot be done costs one primitive step of time and is explained in the first line."""
         level = self._require_level()
         if self._done:
             return self._result(self._last, 0.0, invalid=True)
@@ -103,6 +103,8 @@ class BabyAI(Environment):
             primitives = macros.plan(self._world, command)
         except macros.ActionError as error:
             note, invalid = str(error), True
+            level.step_count += 1  # else a policy could try nonsense for free, and nothing would teach it not to
+            self._done = level.step_count >= level.max_steps
         else:
             reward = self._execute(level, primitives)
             if command.verb == macros.CHECK and not self._list_actions:
