@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from agentgym_lite.config import Config, load_config
+from agentgym_lite.config import Config, ConfigError, load_config
 from agentgym_lite.evaluation import Results, evaluate, load_suite, make_player
 from agentgym_lite.evaluation.results import EPISODES
 from agentgym_lite.evaluation.suite import Suite
@@ -80,8 +80,11 @@ def demo_config(settings: DemoSettings, out: Path, url: str) -> Config:
         changes.append(f"run.steps={settings.steps}")
     if settings.time_limit_s is not None:
         changes.append(f"run.time_limit_s={settings.time_limit_s}")
-    count = len(load_config(settings.config).envs)
-    return load_config(settings.config, changes + [f"envs.{i}.url={url}" for i in range(count)])
+    count = len(load_config(settings.config).environments)
+    config = load_config(settings.config, changes + [f"envs.{i}.url={url}" for i in range(count)])
+    if not isinstance(config, Config):
+        raise ConfigError(f"the demo trains by reinforcement learning, found method '{config.method}' in '{settings.config}'")
+    return config
 
 
 def demo_suite(settings: DemoSettings) -> Suite:

@@ -92,6 +92,17 @@ class ChatRenderer:
             return TurnDelta(self._encode(text[text.index(self._end_text) :], cut)[1:], rewrote_history=False)
         return TurnDelta(self._encode(text, cut), rewrote_history=False)
 
+    def reply(self, text: str, whole: bool = True) -> list[int]:
+        """Ids of a reply given as text, with its end-of-turn token if it is ``whole``: what a policy that said it would have sampled.
+
+        Control tokens that the text spells out stay plain characters.
+        """
+        message = {"role": "assistant", "content": text}
+        cut = self._cut_for([message])
+        # Encoded behind a special token: some tokenizers add a space to the start of a text.
+        ids = self._encode(self._end_text + self._guard(message, cut)["content"], cut)[1:]
+        return [*ids, self.end_of_turn] if whole else ids
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of a sampled reply, without the stop token at its end."""
         ids = list(ids)

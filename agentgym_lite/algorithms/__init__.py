@@ -1,41 +1,67 @@
-"""Reinforcement learning as pure functions on tensors: advantages, policy losses, KL estimators, aggregation.
+"""Reinforcement learning as pure functions on tensors: advantages, returns, losses, KL estimators, aggregation.
 
-An algorithm is a pair of functions, an advantage function and a policy loss; the trainer looks it up by name and knows nothing else
-about it.
+An algorithm is an advantage function (:data:`ALGORITHMS`), one of the policy losses and a small frozen config; the trainer looks it up by
+name and knows nothing else about it.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from agentgym_lite.algorithms.advantages import GroupAdvantages, grpo_advantages
+from agentgym_lite.algorithms.advantages import GroupAdvantages, gigpo_advantages, grpo_advantages, rloo_advantages
 from agentgym_lite.algorithms.aggregation import Aggregation, aggregate, denominator
-from agentgym_lite.algorithms.kl import KLEstimator, kl_estimate
-from agentgym_lite.algorithms.losses import PolicyLoss, clipped_policy_loss, entropy_from_logits
-
-
-@dataclass(frozen=True)
-class Algorithm:
-    """The two parts, with the signatures of :func:`grpo_advantages` and :func:`clipped_policy_loss`."""
-
-    advantages: Callable[..., GroupAdvantages]
-    policy_loss: Callable[..., PolicyLoss]
-
-
-ALGORITHMS: dict[str, Algorithm] = {"grpo": Algorithm(grpo_advantages, clipped_policy_loss)}
+from agentgym_lite.algorithms.kl import KLEstimator, adapted_kl_coef, kl_estimate
+from agentgym_lite.algorithms.losses import (
+    LossName,
+    PolicyLoss,
+    cispo_policy_loss,
+    clipped_policy_loss,
+    entropy_from_logits,
+    gspo_policy_loss,
+    importance_weights,
+    policy_loss,
+    value_loss,
+)
+from agentgym_lite.algorithms.registry import ALGORITHMS, Algorithm
+from agentgym_lite.algorithms.returns import (
+    GAE,
+    TurnGAE,
+    discounted_returns,
+    explained_variance,
+    fold_rewards,
+    gae,
+    masked_whiten,
+    turn_gae,
+)
+from agentgym_lite.algorithms.samples import Credit, Packing, Samples
 
 __all__ = [
     "ALGORITHMS",
+    "GAE",
     "Aggregation",
     "Algorithm",
+    "Credit",
     "GroupAdvantages",
     "KLEstimator",
+    "LossName",
+    "Packing",
     "PolicyLoss",
+    "Samples",
+    "TurnGAE",
+    "adapted_kl_coef",
     "aggregate",
+    "cispo_policy_loss",
     "clipped_policy_loss",
     "denominator",
+    "discounted_returns",
     "entropy_from_logits",
+    "explained_variance",
+    "fold_rewards",
+    "gae",
+    "gigpo_advantages",
     "grpo_advantages",
+    "gspo_policy_loss",
+    "importance_weights",
     "kl_estimate",
+    "masked_whiten",
+    "policy_loss",
+    "rloo_advantages",
+    "turn_gae",
+    "value_loss",
 ]

@@ -36,3 +36,12 @@ def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, estimator: KLEstimator) 
         x = x.clamp(max=MAX_LOG_RATIO)
         return torch.expm1(x) - x
     raise ValueError(f"expected a KL estimator k1, k2 or k3, found {estimator!r}")
+
+
+def adapted_kl_coef(coef: float, kl: float, *, target: float, horizon: int, episodes: int) -> float:
+    r"""The coefficient for the next step: a proportional controller in log space (Ziegler et al., arXiv 1909.08593).
+
+    .. math:: \beta \leftarrow \beta\,(1 + \mathrm{clip}(KL / target - 1, -0.2, 0.2) \cdot episodes / horizon)
+    """
+    error = min(max(kl / target - 1.0, -0.2), 0.2)
+    return coef * (1.0 + error * episodes / horizon)

@@ -16,6 +16,7 @@ _EXPLAINED = (
     ("agentgym_lite.client.errors", "EnvironmentFailure"),
     ("agentgym_lite.training.checkpoint", "CheckpointError"),
     ("agentgym_lite.training.update", "TrainingError"),
+    ("agentgym_lite.training.data", "DataError"),
     ("agentgym_lite.viewer.report_data", "RunFolderError"),
     ("agentgym_envs.server", "ServeError"),
     ("agentgym_envs.core", "UnknownEnvironment"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,18 +25,31 @@ _MARK = "demo.json"
 def run_training(config_path: Path, overrides: Sequence[str], resume: bool) -> None:
     """Train and say where the checkpoint is. Raises ``ConfigError``, ``CheckpointError``, ``EnvironmentFailure``, ``TrainingError``."""
     config = load_config(config_path, overrides)
-    for env in config.envs:
-        environment_class(env.name)  # an unknown name is told before the model is loaded
-    from agentgym_lite.training import Trainer  # imports torch: not before the config is known to be good
+    for env in config.environments:
+        environment_class(env)  # an unknown name is told before the model is loaded
+    from agentgym_lite.training import make_trainer  # imports torch: not before the config is known to be good
 
-    with progress("train") as advance:
+    with progress(f"train ({config.method})") as advance:
 
         def report(metrics: dict[str, float]) -> None:
-            advance(int(metrics["step"]), config.run.steps, f"success {100 * metrics.get('success/mean', 0.0):.0f} %")
+            advance(int(metrics["step"]), trainer.total_steps, _latest(metrics))
 
-        result = Trainer(config, on_step=report).train(resume=resume)
+        trainer = make_trainer(config, on_step=report)
+        result = trainer.train(resume=resume)
     reason = "" if result.stopped_by == "steps" else f" (stopped by the time limit of {config.run.time_limit_s:g} s)"
     results.print(f"{result.step} steps done{reason}; checkpoint: {result.checkpoint}", soft_wrap=True)
+
+
+def _latest(metrics: Mapping[str, float]) -> str:
+    """The most telling figures of a step, whatever the method."""
+    shown = [f"iteration {metrics['evol/iteration']:.0f}"] if "evol/iteration" in metrics else []
+    for name in ("success/mean", "explore/success", "eval/success", "dpo/accuracy"):
+        if name in metrics:
+            shown.append(f"{name.replace('/mean', '')} {100 * metrics[name]:.0f} %")
+    for name in ("loss/total", "eval/loss"):
+        if name in metrics and "success/mean" not in metrics:
+            shown.append(f"{name.removesuffix('/total')} {metrics[name]:.3f}")
+    return "  ".join(shown)
 
 
 def run_demo(out: Path, steps: int | None, seed: int) -> None:
@@ -46,7 +59,7 @@ def run_demo(out: Path, steps: int | None, seed: int) -> None:
     settings = demo.DemoSettings(steps=steps, seed=seed)
     _prepare(out)
     command = f"agl demo --out {out}" + (f" --steps {steps}" if steps else "") + (f" --seed {seed}" if seed else "")
-    envs = [e.name for e in load_config(settings.config).envs]
+    envs = list(load_config(settings.config).environments)
     with ServerProcess(envs) as server:
         notes.print(f"environments {', '.join(envs)} at {server.url}", soft_wrap=True)
         run = demo.run_demo(settings, out, server.url, progress, command)

@@ -3,21 +3,89 @@
 Unknown keys are errors. Every field changes a result.
 """
 
-from agentgym_lite.config.algorithms import AlgorithmConfig
+from agentgym_lite.config.algorithms import (
+    ALGORITHM_CONFIGS,
+    AlgorithmConfig,
+    GiGPOConfig,
+    GroupConfig,
+    GRPOConfig,
+    PolicyGradientConfig,
+    PPOConfig,
+    ReinforcePPBaselineConfig,
+    ReinforcePPConfig,
+    RLOOConfig,
+)
 from agentgym_lite.config.base import ConfigError
-from agentgym_lite.config.load import load_config, parse_config
-from agentgym_lite.config.run import Config, EnvConfig, ModelConfig, OptimConfig, RolloutConfig, RoundsConfig, RunConfig
+from agentgym_lite.config.load import METHODS, AnyConfig, load_config, parse_config
+from agentgym_lite.config.methods import (
+    AgentEvolConfig,
+    AgentTrajSource,
+    DataConfig,
+    DPOConfig,
+    DPOSection,
+    EpochConfig,
+    EvolSection,
+    ExpertSource,
+    ExploreConfig,
+    FilterConfig,
+    PairDataConfig,
+    PolicySource,
+    ScheduledOptimConfig,
+    SFTConfig,
+    TrajectoriesSource,
+)
+from agentgym_lite.config.run import (
+    CommonRunConfig,
+    Config,
+    EnvConfig,
+    LoraConfig,
+    MethodConfig,
+    ModelConfig,
+    OptimConfig,
+    RolloutConfig,
+    RoundsConfig,
+    RunConfig,
+)
 
 __all__ = [
+    "ALGORITHM_CONFIGS",
+    "METHODS",
+    "AgentEvolConfig",
+    "AgentTrajSource",
     "AlgorithmConfig",
+    "AnyConfig",
+    "CommonRunConfig",
     "Config",
     "ConfigError",
+    "DPOConfig",
+    "DPOSection",
+    "DataConfig",
     "EnvConfig",
+    "EpochConfig",
+    "EvolSection",
+    "ExpertSource",
+    "ExploreConfig",
+    "FilterConfig",
+    "GRPOConfig",
+    "GiGPOConfig",
+    "GroupConfig",
+    "LoraConfig",
+    "MethodConfig",
     "ModelConfig",
     "OptimConfig",
+    "PPOConfig",
+    "PairDataConfig",
+    "PolicyGradientConfig",
+    "PolicySource",
+    "RLOOConfig",
+    "ReinforcePPBaselineConfig",
+    "ReinforcePPConfig",
     "RolloutConfig",
     "RoundsConfig",
     "RunConfig",
+    "SFTConfig",
+    "ScheduledOptimConfig",
+    "TrajectoriesSource",
     "load_config",
     "parse_config",
 ]

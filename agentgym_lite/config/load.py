@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import ValidationError
 
-from agentgym_lite.config.algorithms import AlgorithmConfig
 from agentgym_lite.config.base import ConfigError, Strict
-from agentgym_lite.config.run import Config, EnvConfig, ModelConfig, OptimConfig, RolloutConfig, RoundsConfig, RunConfig
+from agentgym_lite.config.methods import AgentEvolConfig, DPOConfig, SFTConfig
+from agentgym_lite.config.run import Config
+
+AnyConfig = Config | SFTConfig | DPOConfig | AgentEvolConfig
+
+#: What the top-level key ``method`` may say.
+METHODS: dict[str, type[AnyConfig]] = {"rl": Config, "sft": SFTConfig, "dpo": DPOConfig, "agentevol": AgentEvolConfig}
 
 
-def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> AnyConfig:
     """Read a YAML file and apply ``dotted.key=value`` overrides (values are YAML; list items by index, ``envs.0.url=local``).
 
-    Raises ``ConfigError`` for a missing file, bad YAML, an unknown key or a value that is not allowed.
+    The top-level key ``method`` says which class comes back. Raises ``ConfigError`` for a missing file, bad YAML, an unknown key or a
+    value that is not allowed.
     """
     path = Path(path)
     try:
@@ -27,7 +33,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
         raise ConfigError(f"'{path}' is not readable YAML: {e}") from None
     if not isinstance(data, dict):
-        raise ConfigError(f"'{path}' must hold a mapping of sections ({', '.join(Config.model_fields)}), found {type(data).__name__}")
+        raise ConfigError(f"'{path}' must hold a mapping of sections such as {', '.join(Config.model_fields)}; found {type(data).__name__}")
     for item in overrides:
         key, eq, raw = item.partition("=")
         if not eq or not key:
@@ -36,32 +42,48 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     return parse_config(data)
 
 
-def parse_config(data: dict[str, Any]) -> Config:
-    """Validate a plain dictionary. Raises ``ConfigError``."""
+def parse_config(data: dict[str, Any]) -> AnyConfig:
+    """Validate a plain dictionary as the settings of its ``method`` (default ``rl``). Raises ``ConfigError``."""
+    method = data.get("method", "rl")
+    if not isinstance(method, str) or method not in METHODS:
+        raise ConfigError(f"setting 'method': expected {', '.join(METHODS)}, found {method!r:.80}")
+    cls = METHODS[method]
     try:
-        return Config.model_validate(data)
+        return cls.model_validate(data)
     except ValidationError as e:
-        raise ConfigError("; ".join(_explain(err) for err in e.errors())) from None
+        raise ConfigError("; ".join(_explain(err, cls) for err in e.errors())) from None
 
 
-def _explain(err: Any) -> str:
-    where = ".".join(str(p) for p in err["loc"]) or "config"
+def _explain(err: Any, cls: type[Strict]) -> str:
+    *parents, last = err["loc"] or ("config",)
+    where, classes = _walk(cls, parents)
     if err["type"] == "extra_forbidden":
-        return f"unknown setting '{where}'; allowed there: {', '.join(_allowed(err['loc']))}"
-    return f"setting '{where}': {err['msg']}, found {err['input']!r:.80}"
+        allowed = dict.fromkeys(name for c in classes for name in c.model_fields)
+        return f"unknown setting '{'.'.join([*where, str(last)])}'; allowed there: {', '.join(allowed)}"
+    path, _ = _walk(cls, [*parents, last])
+    return f"setting '{'.'.join(path) or last}': {err['msg']}, found {err['input']!r:.80}"
 
 
-def _allowed(loc: tuple[Any, ...]) -> list[str]:
-    sections: dict[str, type[Strict]] = {
-        "model": ModelConfig,
-        "envs": EnvConfig,
-        "algorithm": AlgorithmConfig,
-        "rollout": RolloutConfig,
-        "optim": OptimConfig,
-        "run": RunConfig,
-    }
-    cls: type[Strict] = RoundsConfig if "rounds" in loc[:-1] else sections.get(str(loc[0]), Config) if len(loc) > 1 else Config
-    return list(cls.model_fields)
+def _walk(cls: type[Strict], loc: Sequence[int | str]) -> tuple[list[str], list[type[Strict]]]:
+    """Names on the way of pydantic's ``loc``, without the tags of unions that it mixes in, and the classes at its end."""
+    path: list[str] = []
+    classes: list[type[Strict]] = [cls]
+    for part in loc:
+        fields = [c.model_fields[part] for c in classes if part in c.model_fields] if isinstance(part, str) else []
+        if fields:
+            classes = [m for f in fields for m in _models(f.annotation)]
+        elif isinstance(part, str):  # the value of a discriminator, or the name of a type in a union
+            classes = [c for c in classes if any(part in get_args(f.annotation) for f in c.model_fields.values())] or classes
+            continue
+        path.append(str(part))
+    return path, classes
+
+
+def _models(annotation: Any) -> list[type[Strict]]:
+    """Configuration classes that occur in a type."""
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        return [annotation]
+    return [m for a in get_args(annotation) for m in _models(a)]
 
 
 def _set(data: Any, key: str, value: Any) -> None:

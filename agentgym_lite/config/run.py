@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from agentgym_lite.config.algorithms import AlgorithmConfig
+from agentgym_lite.config.algorithms import AlgorithmConfig, GRPOConfig
 from agentgym_lite.config.base import Strict
+
+
+class LoraConfig(Strict):
+    r"""Low-rank adapters (Hu et al., arXiv 2106.09685): :math:`W + \frac{\alpha}{r} B A` with only A and B trained; B starts at 0."""
+
+    #: Rank.
+    r: int = Field(16, ge=1)
+    alpha: int = Field(32, ge=1)
+    #: Linear layers of the decoder's blocks by the end of their name, e.g. ``[q_proj, v_proj]``; ``all-linear`` takes every one.
+    targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
 
 
 class ModelConfig(Strict):
@@ -18,16 +30,20 @@ class ModelConfig(Strict):
     path: str = "tiny"
     #: Weights and arithmetic.
     dtype: Literal["float32", "bfloat16"] = "float32"
+    #: Train adapters instead of all weights. Null: all weights.
+    lora: LoraConfig | None = None
 
 
 class RoundsConfig(Strict):
     """How many rounds of interaction an episode may take (section ScalingInter-RL of arXiv 2509.08755)."""
 
-    type: Literal["fixed", "scaling_inter"] = "fixed"
+    type: Literal["fixed", "scaling_inter", "callable"] = "fixed"
     #: One number for ``fixed``; the stages' numbers for ``scaling_inter``.
     rounds: int | list[int] = 20
     #: Steps per stage; ``scaling_inter`` only.
     steps_scaling_inter: int | None = None
+    #: ``package.module:function`` from the training step (from 1) to the rounds; ``callable`` only.
+    function: str | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> RoundsConfig:
@@ -35,6 +51,11 @@ class RoundsConfig(Strict):
             raise ValueError("type 'fixed' takes one whole number in 'rounds' and no 'steps_scaling_inter'")
         if self.type == "scaling_inter" and (not isinstance(self.rounds, list) or self.steps_scaling_inter is None):
             raise ValueError("type 'scaling_inter' takes a list in 'rounds' and a number in 'steps_scaling_inter'")
+        others = self.rounds != type(self).model_fields["rounds"].default or self.steps_scaling_inter is not None
+        if self.type == "callable" and (self.function is None or others):
+            raise ValueError("type 'callable' takes package.module:function in 'function' and nothing else")
+        if self.type != "callable" and self.function is not None:
+            raise ValueError("'function' has an effect only with type 'callable'")
         stages = [self.rounds] if isinstance(self.rounds, int) else self.rounds
         if not stages or min(stages) < 1 or (self.steps_scaling_inter is not None and self.steps_scaling_inter < 1):
             raise ValueError("'rounds' and 'steps_scaling_inter' must be at least 1")
@@ -83,13 +104,9 @@ class OptimConfig(Strict):
     micro_batch_tokens: int = Field(16384, ge=1)
 
 
-class RunConfig(Strict):
-    """The run."""
+class CommonRunConfig(Strict):
+    """What every run has."""
 
-    #: Training steps.
-    steps: int = Field(100, ge=1)
-    #: Groups (distinct items) per step.
-    groups_per_step: int = Field(8, ge=1)
     seed: int = 0
     #: Folder of the run.
     out: Path = Path("runs/train")
@@ -99,16 +116,44 @@ class RunConfig(Strict):
     keep: int = Field(2, ge=1)
     #: Stop after this many seconds of training, with a checkpoint. Null: no limit.
     time_limit_s: float | None = Field(None, gt=0)
+
+
+class RunConfig(CommonRunConfig):
+    """The run."""
+
+    #: Training steps.
+    steps: int = Field(100, ge=1)
+    #: Groups (distinct items) per step.
+    groups_per_step: int = Field(8, ge=1)
     #: Episodes of each step, spread over its groups, that are written to ``trajectories.jsonl``.
     log_trajectories: int = Field(4, ge=0)
 
 
-class Config(Strict):
-    """All settings of ``agl train``."""
+class MethodConfig(Strict):
+    """What the settings of every method share. ``method`` names the method in a YAML file."""
 
+    method: str
     model: ModelConfig = ModelConfig()
+    run: CommonRunConfig = CommonRunConfig()
+
+    @property
+    @abstractmethod
+    def environments(self) -> Mapping[str, EnvConfig]:
+        """The environments that the run plays, by name."""
+
+
+class Config(MethodConfig):
+    """All settings of reinforcement learning, the default method of ``agl train``."""
+
+    method: Literal["rl"] = "rl"
     envs: list[EnvConfig] = Field(min_length=1)
-    algorithm: AlgorithmConfig = AlgorithmConfig()
+    algorithm: AlgorithmConfig = GRPOConfig()
+    #: ``package.module:function`` from a trajectory to its reward, one number or one per turn, in place of the environment's. Null: that.
+    reward: str | None = None
     rollout: RolloutConfig = RolloutConfig()
     optim: OptimConfig = OptimConfig()
     run: RunConfig = RunConfig()
+
+    @property
+    def environments(self) -> Mapping[str, EnvConfig]:
+        return {e.name: e for e in self.envs}

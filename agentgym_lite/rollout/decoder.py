@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from agentgym_lite.lora import base_model, merged_weight
+
 #: Slots per attention call in decoding: more share one call, fewer waste less on slots that are shorter than the longest.
 _RUN = 16
 #: Idle slots that a run may bridge.
@@ -50,12 +52,14 @@ class _Layer:
 class CachedDecoder:
     """Snapshot of a model's weights and the key-value cache of ``slots`` sessions of up to ``max_length`` tokens.
 
-    ``model`` is a transformers ``Qwen2ForCausalLM`` or ``LlamaForCausalLM``. On a CPU the cache and the attention are float32 even when
+    ``model`` is a transformers ``Qwen2ForCausalLM`` or ``LlamaForCausalLM``, as it is or in LoRA adapters, which are merged into the
+    snapshot and stay as they are in the model. On a CPU the cache and the attention are float32 even when
     ``dtype`` is bfloat16, because small bfloat16 products are slower there; elsewhere they have ``dtype``.
     Raises ``ValueError`` for a model of another family or with features that are not covered (sliding window, dynamic RoPE).
     """
 
     def __init__(self, model: Any, slots: int, max_length: int, device: torch.device, dtype: torch.dtype) -> None:
+        model = base_model(model)
         config = model.config
         _check_supported(model)
         self._model = model
@@ -99,9 +103,9 @@ class CachedDecoder:
     def _fuse(self, *parts: tuple[nn.Linear, bool]) -> tuple[Tensor, Tensor | None]:
         """Stack linear layers that share an input; ``True`` marks those whose channels are to be paired for RoPE."""
         for linear, _ in parts:
-            if type(linear) is not nn.Linear:
-                raise ValueError(f"expected plain nn.Linear weights, found {type(linear).__name__}; merge adapters into the model first")
-        weight = torch.cat([self._pair(p.weight) if rotated else p.weight for p, rotated in parts])
+            if type(getattr(linear, "base_layer", linear)) is not nn.Linear:
+                raise ValueError(f"expected plain nn.Linear weights or LoRA adapters on them, found {type(linear).__name__}")
+        weight = torch.cat([self._pair(merged_weight(p)) if rotated else merged_weight(p) for p, rotated in parts])
         biases = [self._pair(p.bias) if rotated else p.bias for p, rotated in parts if p.bias is not None]
         if biases and len(biases) != len(parts):
             raise ValueError("expected a bias on all of the fused projections or on none, found some with and some without")

@@ -60,7 +60,7 @@ class _PolicySpeaker:
         ids: list[int] = []
         if renderer is not None:
             self._add_context(live, renderer)
-            ids = _encode_reply(renderer, text)
+            ids = renderer.reply(text)
         episode.add_reply(text, self._format.parse(text), ids, [0.0] * len(ids))
 
     def _add_context(self, live: Live, renderer: ChatRenderer) -> None:
@@ -75,10 +75,3 @@ class _PolicySpeaker:
     def drop(self, live: Live) -> None:
         live.session = None
         self._asked = [other for other in self._asked if other is not live]
-
-
-def _encode_reply(renderer: ChatRenderer, text: str) -> list[int]:
-    """Ids of a reply and its end-of-turn token. Encoded behind a special token: some tokenizers add a space to the start of a text."""
-    tokenizer = renderer.tokenizer
-    end = tokenizer.convert_ids_to_tokens(renderer.end_of_turn)
-    return [*tokenizer.encode(f"{end}{text}", add_special_tokens=False)[1:], renderer.end_of_turn]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from agentgym_lite.config import RoundsConfig
+from agentgym_lite.config.base import load_callable
 
 
 class RoundScheduler(Protocol):
@@ -57,6 +58,8 @@ class _CallableScheduler:
 
 def make_scheduler(config: RoundsConfig) -> RoundScheduler:
     """The scheduler that a config asks for."""
+    if config.function is not None:
+        return _CallableScheduler(load_callable(config.function, "rounds.function"))
     if isinstance(config.rounds, int):
         return FixedRoundsScheduler(config.rounds)
     assert config.steps_scaling_inter is not None  # RoundsConfig has checked it

@@ -1,9 +1,10 @@
 """Checkpoints that survive a kill at any moment.
 
 A checkpoint is a folder ``step_000025`` with the model as transformers stores it (``from_pretrained`` reads it), ``optimizer.safetensors``
-and ``state.json``. It is written under a temporary name beside its place, flushed to the disk, sealed with ``manifest.json`` (size and
-SHA-256 of every file) and then renamed, which happens wholly or not at all. The latest checkpoint is the one with the highest step whose
-manifest holds; no pointer file can go stale.
+and ``state.json``. Under LoRA that model has the adapter merged in, and ``adapter/`` holds the adapter alone, as peft stores it. The folder
+is written under a temporary name beside its place, flushed to the disk, sealed with ``manifest.json`` (size and SHA-256 of every file) and
+then renamed, which happens wholly or not at all. The latest checkpoint is the one with the highest step whose manifest holds; no pointer
+file can go stale.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ from safetensors.torch import load_file, load_model, save_file
 from torch import Tensor
 from transformers.utils import logging as hf_logging
 
+from agentgym_lite.lora import is_adapted, load_adapter, save_merged
+
 CHECKPOINTS_DIR = "checkpoints"
 _MANIFEST, _STATE, _OPTIMIZER, _MODEL = "manifest.json", "state.json", "optimizer.safetensors", "model.safetensors"
+_EXTRA = "critic.safetensors"
 _NAME = re.compile(r"step_(\d{6,})")
 _TEMPORARY = ".writing-"
 
@@ -54,10 +58,18 @@ class CheckpointStore:
         """Folder of a step's checkpoint."""
         return self.folder / f"step_{step:06d}"
 
-    def save(self, step: int, model: Any, tokenizer: Any, optimizer: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
+    def save(
+        self,
+        step: int,
+        model: Any,
+        tokenizer: Any,
+        optimizer: Mapping[str, Tensor],
+        state: Mapping[str, Any],
+        extra: Mapping[str, Tensor] | None = None,
+    ) -> Path:
         """Write a checkpoint and drop those that are too old.
 
-        ``optimizer`` comes from :func:`optimizer_tensors`; ``state`` is JSON-ready.
+        ``optimizer`` comes from :func:`optimizer_tensors`; ``state`` is JSON-ready; ``extra`` are weights besides the model's (a critic's).
         """
         self.remove_half_written()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -65,9 +77,14 @@ class CheckpointStore:
         writing = self.folder / f"{_TEMPORARY}{final.name}"
         writing.mkdir()
         with _no_progress_bar():
-            model.save_pretrained(writing, max_shard_size="1000GB")
+            if is_adapted(model):
+                save_merged(model, writing)
+            else:
+                model.save_pretrained(writing, max_shard_size="1000GB")
         tokenizer.save_pretrained(writing)
         save_file({k: v.contiguous() for k, v in optimizer.items()}, writing / _OPTIMIZER)
+        if extra:
+            save_file({k: v.contiguous() for k, v in extra.items()}, writing / _EXTRA)
         (writing / _STATE).write_text(json.dumps(state, allow_nan=False))
         _seal(writing)
         writing.rename(final)
@@ -128,9 +145,18 @@ def read_state(folder: Path) -> dict[str, Any]:
     return state
 
 
+def read_extra(folder: Path) -> dict[str, Tensor]:
+    """``extra`` as given to :meth:`CheckpointStore.save`; empty if there was none."""
+    path = folder / _EXTRA
+    return load_file(path) if path.exists() else {}
+
+
 def restore(folder: Path, model: Any, optimizer: torch.optim.Optimizer, names: list[str]) -> None:
     """Put a checkpoint's weights and moments into ``model`` and ``optimizer``; ``names`` as in :func:`optimizer_tensors`."""
-    load_model(model, folder / _MODEL)
+    if is_adapted(model):
+        load_adapter(model, folder)
+    else:
+        load_model(model, folder / _MODEL)
     stored = load_file(folder / _OPTIMIZER)
     state: dict[int, dict[str, Tensor]] = {}
     for i, name in enumerate(names):
@@ -180,9 +206,10 @@ def _no_progress_bar() -> Iterator[None]:
 
 def _seal(folder: Path) -> None:
     manifest = {}
-    for p in sorted(folder.iterdir()):
+    for p in sorted(folder.rglob("*")):
         _fsync(p)
-        manifest[p.name] = {"size": p.stat().st_size, "sha256": _sha256(p)}
+        if p.is_file():
+            manifest[p.relative_to(folder).as_posix()] = {"size": p.stat().st_size, "sha256": _sha256(p)}
     (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
     _fsync(folder / _MANIFEST)
     _fsync(folder)

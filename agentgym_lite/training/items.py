@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym_envs.core import environment_class
+from agentgym_envs.core import Split, environment_class
 from agentgym_lite.config import ConfigError, EnvConfig
 from agentgym_lite.rollout.types import EpisodeSpec
 
@@ -29,7 +29,7 @@ class ItemSampler:
             raise ConfigError(
                 f"each environment may be listed once in 'envs', found {', '.join(self._names)}; join their tasks in one entry"
             )
-        self._items = [_training_items(e) for e in envs]
+        self._items = [task_items(e) for e in envs]
         weights = np.array([e.weight for e in envs])
         self._bounds = np.concatenate([[0.0], np.cumsum(weights / weights.sum())])
         self._bounds[-1] = 1.0
@@ -75,16 +75,18 @@ def stable_seed(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 1
 
 
-def _training_items(env: EnvConfig) -> list[str]:
+def task_items(env: EnvConfig, split: Split = "train") -> list[str]:
+    """Items of a split that belong to the tasks of ``env``. Raises ``ConfigError`` if a task is unknown or there are no items."""
     cls = environment_class(env.name)
-    items = cls.items("train")
+    items = cls.items(split)
+    kind = {"train": "training", "eval": "evaluation"}[split]
     if env.tasks:
         tasks = {i: cls.task_of(i) for i in items}
         unknown = sorted(set(env.tasks) - set(tasks.values()))
         if unknown:
             known = ", ".join(sorted(set(tasks.values())))
-            raise ConfigError(f"environment '{env.name}' has no training task {', '.join(map(repr, unknown))}; known: {known}")
+            raise ConfigError(f"environment '{env.name}' has no {kind} task {', '.join(map(repr, unknown))}; known: {known}")
         items = [i for i in items if tasks[i] in env.tasks]
     if not items:
-        raise ConfigError(f"environment '{env.name}' has no training items")
+        raise ConfigError(f"environment '{env.name}' has no {kind} items")
     return items

@@ -6,6 +6,7 @@ fill the memory. With right padding and causal attention no attention mask is ne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -19,10 +20,11 @@ CHUNK_LOGITS = 2**25
 
 
 class TokenStats(NamedTuple):
-    """``logprobs`` and ``entropy`` in nats, both ``[B, T]``, 0 where the mask is 0."""
+    """``logprobs`` and ``entropy`` in nats, both ``[B, T]``, 0 where the mask is 0; ``values`` ``[B, T]`` of a critic, wherever it is."""
 
     logprobs: Tensor
     entropy: Tensor
+    values: Tensor | None = None
 
 
 def token_stats(
@@ -32,14 +34,17 @@ def token_stats(
     mask: Tensor,
     *,
     temperature: float,
+    entropy: bool = True,
     entropy_grad: bool = True,
+    critic: Callable[[Tensor, Tensor], Tensor] | None = None,
     chunk_logits: int = CHUNK_LOGITS,
 ) -> TokenStats:
     """Score ``targets`` where ``mask`` is set: ``log_softmax(logits / temperature)``, the distribution that the engine samples from.
 
     ``input_ids``, ``targets`` and ``mask`` are ``[B, T]``, aligned to targets (see ``batch``); ``model`` is a causal LM from transformers.
     Logits are float32 whatever the model's type. Gradients flow if autograd is on (through the entropy only if ``entropy_grad``); several
-    chunks are then computed again in the backward pass instead of being kept.
+    chunks are then computed again in the backward pass instead of being kept. Without ``entropy`` it is 0 and costs nothing. ``critic``
+    is given ``input_ids`` and the last hidden states.
     """
     hidden = model.get_decoder()(input_ids=input_ids, use_cache=False).last_hidden_state
     chosen = mask.bool()
@@ -50,6 +55,8 @@ def token_stats(
     def score(h: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         logits = head(h).float() / temperature
         logp = logits.log_softmax(-1).gather(-1, t[:, None])[:, 0]
+        if not entropy:
+            return logp, torch.zeros_like(logp)
         with torch.set_grad_enabled(torch.is_grad_enabled() and entropy_grad):
             return logp, entropy_from_logits(logits)
 
@@ -58,6 +65,7 @@ def token_stats(
         checkpoint(score, h, t, use_reentrant=False) if several else score(h, t)
         for h, t in zip(states.split(size), wanted.split(size), strict=True)
     ]
-    logp, entropy = (torch.cat(x) for x in zip(*parts, strict=True))
+    logp, spread = (torch.cat(x) for x in zip(*parts, strict=True))
     blank = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
-    return TokenStats(blank.masked_scatter(chosen, logp), blank.masked_scatter(chosen, entropy))
+    values = None if critic is None else critic(input_ids, hidden)
+    return TokenStats(blank.masked_scatter(chosen, logp), blank.masked_scatter(chosen, spread), values)

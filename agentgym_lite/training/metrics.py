@@ -1,10 +1,15 @@
-"""What a step's episodes say about the agent: the part of the metrics that needs no model. All names: ``docs/algorithms/metrics.md``."""
+"""What a step's episodes and updates say. All names: ``docs/algorithms/metrics.md``."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+import torch
+from torch import Tensor
+
+from agentgym_lite.algorithms import explained_variance
 from agentgym_lite.rollout.types import StopReason, Trajectory
 
 
@@ -39,3 +44,52 @@ def rollout_metrics(trajectories: Sequence[Trajectory], rewards: Sequence[float]
         for task in sorted({t.task for t, _ in mine}):
             out[f"task/{env}/{task}/success"] = fmean(t.success for t, _ in mine if t.task == task)
     return {k: float(v) for k, v in out.items()}
+
+
+class UpdateSums:
+    """Sums over the micro-batches and updates of one step."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, tuple[float, float]] = {}
+        self._losses: dict[str, float] = defaultdict(float)
+        self._norms: list[Mapping[str, float]] = []
+        self._diff_sum, self._diff_max, self._diff_n = 0.0, 0.0, 0.0
+
+    def add_tokens(self, mask: Tensor, values: Mapping[str, Tensor]) -> None:
+        """Values per token, to be averaged over the mask; all ``[b, T]``."""
+        for name, x in values.items():
+            total, n = self._tokens.get(name, (0.0, 0.0))
+            self._tokens[name] = (total + float(x.detach()[mask.bool()].sum()), n + float(mask.sum()))
+
+    def add_engine_diff(self, mask: Tensor, engine: Tensor, trainer: Tensor) -> None:
+        """Log-probs of the sampled tokens by the engine that drew them and by the trainer."""
+        diff = torch.where(mask.bool(), (engine - trainer).abs(), 0.0)
+        self._diff_sum += float(diff.sum())
+        self._diff_max = max(self._diff_max, float(diff.max()))
+        self._diff_n += float(mask.sum())
+
+    def add_update(self, losses: Mapping[str, float], norms: Mapping[str, float]) -> None:
+        """The parts of the loss of one update, and the norms of its gradients."""
+        for name, value in losses.items():
+            self._losses[name] += value
+        self._norms.append(norms)
+
+    def metrics(self) -> dict[str, float]:
+        """Means over tokens, and over updates."""
+        updates = len(self._norms)
+        out = {name: total / n for name, (total, n) in self._tokens.items()}
+        out |= {f"loss/{name}": value / updates for name, value in self._losses.items()}
+        out |= {f"optim/{name}": fmean(n[name] for n in self._norms) for name in self._norms[0]}
+        return out | {
+            "optim/updates": float(updates),
+            "engine/logp_diff_max": self._diff_max,
+            "engine/logp_diff_mean": self._diff_sum / self._diff_n,
+        }
+
+
+def value_metrics(values: Tensor, returns: Tensor, mask: Tensor) -> dict[str, float]:
+    """What the critic said before the update, against its targets; all ``[B, T]``."""
+    chosen = mask.bool()
+    out = {"value/mean": float(values[chosen].mean()), "value/return_mean": float(returns[chosen].mean())}
+    explained = explained_variance(values, returns, mask)
+    return out if explained is None else out | {"value/explained_variance": explained}

@@ -10,9 +10,16 @@ import pytest
 from agentgym_envs.core import environment_class, names
 from agentgym_envs.server import background_server
 from agentgym_lite.client import EnvClient
+from agentgym_lite.probes import register_probes
 
-#: Every environment of the package must keep the contract, and of the fakes the one that means to.
-CONTRACT_ENVS = [*(n for n in names() if environment_class(n).__module__.startswith("agentgym_envs.")), fake_envs.Counter.name]
+register_probes()
+#: Every environment of the package must keep the contract, of the fakes the one that means to, and of the probes one of each length.
+CONTRACT_ENVS = [
+    *(n for n in names() if environment_class(n).__module__.startswith("agentgym_envs.")),
+    fake_envs.Counter.name,
+    "probe_both",
+    "probe_credit",
+]
 SERVED = [*CONTRACT_ENVS, fake_envs.Trouble.name, fake_envs.Sleepy.name]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from agentgym_lite.algorithms import aggregate, clipped_policy_loss, denominator, kl_estimate
-from agentgym_lite.config import AlgorithmConfig, OptimConfig
+from agentgym_lite.config import GRPOConfig, OptimConfig
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, TokenRow, Trajectory, Turn
 from agentgym_lite.training.batch import Batch
 from agentgym_lite.training.logprobs import token_stats
@@ -70,7 +70,7 @@ def train(batch: Batch, **settings: Any) -> tuple[dict[str, float], dict[str, Te
     """Metrics of one step from the same weights, and the weights after it."""
     model = copy.deepcopy(tiny_model(0))
     reference = tiny_model(1) if settings.get("kl_coef") else None
-    algorithm, optim = AlgorithmConfig(**settings), OptimConfig(lr=1e-2, micro_batch_tokens=20)
+    algorithm, optim = GRPOConfig(**settings), OptimConfig(lr=1e-2, micro_batch_tokens=20)
     metrics = PolicyUpdater(model, algorithm, optim, temperature=1.0, seed=0, reference=reference).update(batch, step=1)
     return metrics, model.state_dict()
 

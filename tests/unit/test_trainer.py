@@ -15,13 +15,12 @@ import torch
 import trainer_factory as toy
 from trainer_factory import Echo, make_config, make_model, make_tokenizer
 
-from agentgym_lite.algorithms import ALGORITHMS
 from agentgym_lite.client import EnvironmentFailure
 from agentgym_lite.config import (
-    AlgorithmConfig,
     Config,
     ConfigError,
     EnvConfig,
+    GRPOConfig,
     OptimConfig,
     RolloutConfig,
     RunConfig,
@@ -86,12 +85,17 @@ def test_equal_runs_are_bitwise_equal(tmp_path: Path) -> None:
 
 def test_every_metric_is_finite_and_documented(tmp_path: Path) -> None:
     envs = [{"name": n, "rounds": {"type": "fixed", "rounds": 2}} for n in ("echo", "other")]
-    result, _ = run(make_config(tmp_path, envs=envs), reward_fn=lambda t: float(t.spec.sample))
-    documented = re.findall(r"^\| (`[^|]+`) \|", METRICS_DOC.read_text(), re.MULTILINE)
+    settings: list[dict[str, Any]] = [{"tis": "token"}, {"name": "ppo", "critic": "head", "epochs": 2}]
+    history = []
+    for i, algorithm in enumerate(settings):
+        config = make_config(tmp_path / str(i), envs=envs, algorithm=algorithm)
+        history += run(config, reward_fn=lambda t: float(t.spec.sample))[0].history
+    section = METRICS_DOC.read_text().partition("## Supervised methods")[0]
+    documented = re.findall(r"^\| (`[^|]+`) \|", section, re.MULTILINE)
     names = [n for cell in documented for n in re.findall(r"`([^`]+)`", cell)]
     patterns = [re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(n)) + "$") for n in names]
-    found = {k for m in result.history for k in m}
-    for metrics in result.history:
+    found = {k for m in history for k in m}
+    for metrics in history:
         assert all(math.isfinite(v) for v in metrics.values())
     assert [k for k in found if not any(p.match(k) for p in patterns)] == []
     assert [n for n, p in zip(names, patterns, strict=True) if not any(p.match(k) for k in found)] == []
@@ -250,7 +254,7 @@ def scored_batch(model: Any, temperature: float = 1.0) -> Batch:
 
 
 def updater(model: Any, algorithm: dict[str, Any] | None = None, temperature: float = 1.0, **optim: Any) -> PolicyUpdater:
-    settings = AlgorithmConfig(**{"kl_coef": 0.0, "entropy_coef": 0.0, **(algorithm or {})})
+    settings = GRPOConfig(**{"kl_coef": 0.0, "entropy_coef": 0.0, **(algorithm or {})})
     reference = make_model(5).requires_grad_(False) if settings.kl_coef else None
     return PolicyUpdater(model, settings, OptimConfig(**{"lr": 1e-2, **optim}), temperature=temperature, seed=0, reference=reference)
 
@@ -469,17 +473,6 @@ def test_settings_that_do_not_fit_are_refused() -> None:
 
 #: Setting -> (base, changed), and changes to the base run that the setting needs to show.
 SETTINGS: dict[str, tuple[Any, Any, dict[str, dict[str, Any]]]] = {
-    "algorithm.group_size": (4, 5, {}),
-    "algorithm.clip_low": (0.2, 0.01, {"algorithm": {"epochs": 4}}),
-    "algorithm.clip_high": (0.2, 0.01, {"algorithm": {"epochs": 4}}),
-    "algorithm.normalize_std": (True, False, {}),
-    "algorithm.kl_coef": (0.001, 0.5, {}),
-    "algorithm.kl_estimator": ("k3", "k2", {"algorithm": {"kl_coef": 0.5}}),
-    "algorithm.entropy_coef": (0.001, 0.5, {}),
-    "algorithm.epochs": (1, 2, {}),
-    "algorithm.minibatches": (1, 2, {}),
-    "algorithm.aggregation": ("token_mean", "seq_mean_token_mean", {}),
-    "algorithm.zero_variance": ("drop", "resample", {}),
     "rollout.temperature": (1.0, 0.5, {}),
     "rollout.top_p": (1.0, 0.5, {}),
     "rollout.max_new_tokens": (2, 3, {}),
@@ -504,10 +497,9 @@ SETTINGS: dict[str, tuple[Any, Any, dict[str, dict[str, Any]]]] = {
 
 
 def test_the_table_names_every_setting() -> None:
-    sections = {"algorithm": AlgorithmConfig, "rollout": RolloutConfig, "optim": OptimConfig, "run": RunConfig}
+    sections = {"rollout": RolloutConfig, "optim": OptimConfig, "run": RunConfig}
     fields = {f"{name}.{field}" for name, cls in sections.items() for field in cls.model_fields}
-    assert fields - {"algorithm.name"} == set(SETTINGS)
-    assert set(ALGORITHMS) == {"grpo"}  # the one value of algorithm.name
+    assert fields == set(SETTINGS)  # those of the algorithms: test_trainer_algorithms
 
 
 def outcome(tmp_path: Path, sections: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 from trainer_factory import make_model
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, TokenRow, Trajectory
 from agentgym_lite.training.batch import Batch
-from agentgym_lite.training.logprobs import token_stats
+from agentgym_lite.training.logprobs import CHUNK_LOGITS, token_stats
 
 
 def row(*parts: tuple[str, list[int]]) -> TokenRow:
@@ -153,6 +156,81 @@ def test_chunks_give_the_same_values_and_gradients() -> None:
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
             torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+class PeakMemory(TorchDispatchMode):
+    """Bytes of the tensors made inside it that are alive at one time, at most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now, self.peak = 0, 0
+        self._alive: dict[int, weakref.ref[Any]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(x, torch.Tensor):
+                self._watch(x.untyped_storage())
+        return out
+
+    def _watch(self, storage: torch.UntypedStorage) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key not in self._alive:
+            self.now += size
+            self.peak = max(self.peak, self.now)
+            self._alive[key] = weakref.ref(storage, lambda _: self._free(key, size))
+
+    def _free(self, key: int, size: int) -> None:
+        self.now -= size
+        del self._alive[key]
+
+
+class _WideHead(torch.nn.Module):
+    """Hidden states straight from the embedding, so that the logits are all that takes memory."""
+
+    def __init__(self, vocabulary: int, width: int) -> None:
+        super().__init__()
+        self.embed, self.head = torch.nn.Embedding(99, width), torch.nn.Linear(width, vocabulary, bias=False)
+
+    def get_decoder(self) -> Any:
+        return lambda input_ids, use_cache: SimpleNamespace(last_hidden_state=self.embed(input_ids))
+
+    def get_output_embeddings(self) -> torch.nn.Module:
+        return self.head
+
+
+@pytest.mark.parametrize("entropy_grad", [False, True])
+def test_the_loss_needs_a_third_of_the_memory_at_a_large_vocabulary(entropy_grad: bool) -> None:
+    """T11: chunks in the proportion of 2,048 tokens at the default; value and gradient as from full logits."""
+    vocabulary, tokens = 151_665, 64
+    torch.manual_seed(0)
+    model = _WideHead(vocabulary, 8)
+    ids, targets, mask = torch.randint(99, (2, 32)), torch.randint(vocabulary, (2, 32)), torch.ones(2, 32)
+
+    def full() -> tuple[torch.Tensor, torch.Tensor]:
+        logits = model.head(model.embed(ids)) / 0.9
+        chosen = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
+        with torch.set_grad_enabled(entropy_grad):
+            logp = logits.log_softmax(-1)
+            return chosen, -(logp.exp() * logp).sum(-1)
+
+    def chunked() -> tuple[torch.Tensor, torch.Tensor]:
+        rows = CHUNK_LOGITS // vocabulary * tokens // 2048
+        got = token_stats(model, ids, targets, mask, temperature=0.9, entropy_grad=entropy_grad, chunk_logits=rows * vocabulary)
+        return got.logprobs, got.entropy
+
+    results, peaks = [], []
+    for path in (full, chunked):
+        model.zero_grad()
+        with PeakMemory() as memory:
+            logp, entropy = path()
+            (logp.sum() - 0.3 * entropy.sum()).backward()
+        peaks.append(memory.peak)
+        results.append((logp.detach(), entropy.detach(), *(p.grad for p in model.parameters())))
+    assert peaks[0] > 3 * vocabulary * tokens * 4  # the plain path keeps logits and their gradients
+    assert peaks[1] <= peaks[0] / 3
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
 
 def test_the_head_sees_only_positions_that_predict_sampled_tokens() -> None:

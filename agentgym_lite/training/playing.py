@@ -1,0 +1,72 @@
+"""Playing episodes for a trainer: the policy on the native engine, and the environments' experts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentgym_lite.agents import ChatRenderer, ExpertPolicy, ReAct
+from agentgym_lite.client import SessionPool
+from agentgym_lite.config import EnvConfig, ExpertSource, PolicySource, RolloutConfig
+from agentgym_lite.rollout import Collector, NativeEngine, play
+from agentgym_lite.rollout.schedulers import make_scheduler
+from agentgym_lite.rollout.types import EpisodeSpec, StopReason, Trajectory
+from agentgym_lite.training.items import ItemSampler, stable_seed
+from agentgym_lite.training.update import TrainingError
+
+
+def make_collector(
+    model: Any, renderer: ChatRenderer, pools: Mapping[str, SessionPool], rollout: RolloutConfig
+) -> tuple[NativeEngine, Collector]:
+    """The native engine over ``model``, with a snapshot of its weights, and a collector that plays with it."""
+    device = next(model.parameters()).device
+    engine = NativeEngine(
+        model, max_sessions=rollout.max_sessions, max_length=rollout.max_length, stop_ids=renderer.stop_ids, device=device
+    )
+    return engine, Collector(engine, renderer, pools, ReAct(), rollout)
+
+
+class PolicyPlayer:
+    """Plays episodes with the model's weights of the moment."""
+
+    def __init__(self, model: Any, renderer: ChatRenderer, pools: Mapping[str, SessionPool], rollout: RolloutConfig, seed: int) -> None:
+        self._engine, self._collector = make_collector(model, renderer, pools, rollout)
+        self._seed = seed
+
+    def play(self, specs: Sequence[EpisodeSpec], max_rounds: Mapping[str, int], purpose: str, greedy: bool = False) -> list[Trajectory]:
+        """Play ``specs``; equal weights and ``purpose`` give equal episodes. Raises ``TrainingError`` if every environment failed."""
+        self._engine.sync()
+        trajectories = self._collector.collect(specs, max_rounds, stable_seed(self._seed, purpose), greedy=greedy)
+        return _played(trajectories, purpose)
+
+
+def play_experts(source: ExpertSource, renderer: ChatRenderer, pools: Mapping[str, SessionPool], seed: int) -> list[Trajectory]:
+    """The expert's episodes, with rows as if a policy had sampled them; a pure function of the seed."""
+    specs = ItemSampler(source.envs, source.n, stable_seed(seed, "expert")).groups_at(1)
+    episodes = play(lambda spec: ExpertPolicy(spec.env), specs, pools, rounds_at(source.envs, 1), renderer=renderer)
+    return _played(episodes, "the expert's episodes")
+
+
+def starts_of(episodes: Sequence[Trajectory], source: PolicySource) -> list[EpisodeSpec]:
+    """Specs that begin as ``episodes`` do, ``source.samples`` for each start, in the environments of the source."""
+    wanted = {e.name for e in source.envs}
+    starts = dict.fromkeys(t.spec.group for t in episodes if t.spec.env in wanted)
+    return [EpisodeSpec(*start, sample) for start in starts for sample in range(source.samples)]
+
+
+def samples_of(specs: Sequence[EpisodeSpec], n: int) -> list[EpisodeSpec]:
+    """``n`` episodes of each spec."""
+    return [replace(spec, sample=k) for spec in specs for k in range(n)]
+
+
+def rounds_at(envs: Sequence[EnvConfig], step: int) -> dict[str, int]:
+    """Limit on rounds of each environment."""
+    return {e.name: make_scheduler(e.rounds).rounds_at(step) for e in envs}
+
+
+def _played(trajectories: list[Trajectory], purpose: str) -> list[Trajectory]:
+    good = [t for t in trajectories if t.stop_reason is not StopReason.ENV_ERROR]
+    if trajectories and not good:
+        raise TrainingError(f"all {len(trajectories)} episodes of {purpose} ended with an environment error; see that the servers run")
+    return good
