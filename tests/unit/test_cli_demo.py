@@ -146,8 +146,9 @@ def test_demo_suite_spreads_over_each_row():
 
 @pytest.mark.parametrize("path", sorted((demo.CONFIG.parents[1]).rglob("*.yaml")), ids=lambda p: p.stem)
 def test_shipped_configs_name_settings_and_tasks_that_exist(path):
-    config = load_config(path)
-    assert ItemSampler(config.envs, config.run.groups_per_step, seed=0).groups_at(1)
+    environments = tuple(load_config(path).environments.values())
+    assert environments
+    assert ItemSampler(environments, 4, seed=0).groups_at(1)
 
 
 def test_the_demo_trains_on_the_tasks_that_it_evaluates():
@@ -224,7 +225,7 @@ def test_train_then_resume_then_eval_its_folder(monkeypatch, capsys, config, tmp
     code, out, err = agl(monkeypatch, capsys, "train", config, "run.steps=1", f"run.out={run}")
     assert code == 0, err
     assert "1 steps done" in out
-    assert "train: 1/1" in err
+    assert "train (rl): 1/1" in err
     command = [sys.executable, "-m", "agentgym_lite.cli", "train", config, "run.steps=1", f"run.out={run}"]
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (again.returncode, again.stdout, len(again.stderr.strip().splitlines())) == (1, "", 1)

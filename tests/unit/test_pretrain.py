@@ -136,7 +136,8 @@ def test_padding_has_no_weight(tokenizer):
 
 def test_pretraining_lowers_the_loss_and_saves(tmp_path):
     phase = Phase(1.0, Mixture(lookup=1, invented=0, real=0, babyai=0))
-    config = PretrainConfig(vocab_size=600, hidden_size=64, intermediate_size=64, heads=2, kv_heads=1, phases=(phase,), batch_tokens=512)
+    sizes = {"vocab_size": 600, "tokenizer_documents": 50, "hidden_size": 64, "intermediate_size": 64, "heads": 2, "kv_heads": 1}
+    config = PretrainConfig(**sizes, phases=(phase,), batch_tokens=512)
     pretrain(config, tmp_path / "one", stop_after=0.06)
     pretrain(config, tmp_path, start=tmp_path / "one", stop_after=0.03)
     curve = json.loads((tmp_path / "one" / "pretrain.json").read_text())["reply_loss"]

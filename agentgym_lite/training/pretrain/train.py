@@ -42,6 +42,8 @@ class PretrainConfig:
     """The recipe of the shipped model: sizes, optimizer and phases."""
 
     vocab_size: int = 2048
+    #: Chats that the tokenizer is learned on.
+    tokenizer_documents: int = 6000
     hidden_size: int = 192
     intermediate_size: int = 512
     layers: int = 4
@@ -158,7 +160,7 @@ def pretrain(config: PretrainConfig, out: Path, start: Path | None = None, stop_
     the whole recipe.
     """
     if start is None:
-        tokenizer = train_tokenizer(config.vocab_size)
+        tokenizer = train_tokenizer(config.vocab_size, config.tokenizer_documents)
         model = new_model(config, len(tokenizer))
     else:
         tokenizer, model = load_tokenizer(start), load_model(start)
