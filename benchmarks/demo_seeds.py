@@ -1,6 +1,6 @@
 """The demo over several training seeds: held-out success before and after, pooled over seeds, as JSON and as a Markdown table.
 
-``python benchmarks/demo_seeds.py --seeds 0 1 2`` runs ``agl demo`` once per seed, one after the other (runs that are complete are kept),
+``python benchmarks/demo_seeds.py --seeds 0 1 2`` runs ``agl demo`` once per seed, one after the other and to the last step (runs that are complete are kept),
 and writes ``benchmarks/results/demo_seeds.json``. Intervals are 95 % Wilson intervals of the pooled episodes; the spread over seeds is
 shown beside them.
 """
@@ -40,7 +40,7 @@ def main() -> int:
 def run(seed: int, folder: Path) -> Path:
     """The finished run of a seed. Raises ``SystemExit`` if the demo fails."""
     if not (folder / REPORT_JSON).exists():
-        command = [sys.executable, "-m", "agentgym_lite.cli", "demo", "--seed", str(seed), "--out", str(folder)]
+        command = [sys.executable, "-m", "agentgym_lite.cli", "demo", "--minutes", "60", "--seed", str(seed), "--out", str(folder)]
         if code := subprocess.call(command):
             sys.exit(f"the demo of seed {seed} ended with code {code}; its folder is '{folder}'")
     return folder

@@ -45,12 +45,13 @@ def _root(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"),
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps. Default: those of configs/demo/grpo.yaml.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Limit on the training part. Default: 5.", show_default=False)] = None,
     seed: Seed = 0,
 ) -> None:
     """Watch a tiny agent learn: serve, evaluate, train with ScalingInter-RL, evaluate again, write a report."""
     from agentgym_lite.cli.training import run_demo
 
-    run_demo(out, steps, seed)
+    run_demo(out, steps, minutes, seed)
 
 
 @app.command()

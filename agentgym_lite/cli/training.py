@@ -52,13 +52,14 @@ def _latest(metrics: Mapping[str, float]) -> str:
     return "  ".join(shown)
 
 
-def run_demo(out: Path, steps: int | None, seed: int) -> None:
+def run_demo(out: Path, steps: int | None, minutes: float | None, seed: int) -> None:
     """The demo from server to report."""
     from agentgym_lite import demo
 
-    settings = demo.DemoSettings(steps=steps, seed=seed)
+    settings = demo.DemoSettings(steps=steps, time_limit_s=minutes and 60 * minutes, seed=seed)
     _prepare(out)
-    command = f"agl demo --out {out}" + (f" --steps {steps}" if steps else "") + (f" --seed {seed}" if seed else "")
+    options = {"steps": steps, "minutes": minutes, "seed": seed}
+    command = " ".join([f"agl demo --out {out}", *(f"--{name} {value}" for name, value in options.items() if value)])
     envs = list(load_config(settings.config).environments)
     with ServerProcess(envs) as server:
         notes.print(f"environments {', '.join(envs)} at {server.url}", soft_wrap=True)
