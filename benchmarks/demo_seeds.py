@@ -1,8 +1,8 @@
 """The demo over several training seeds: held-out success before and after, pooled over seeds, as JSON and as a Markdown table.
 
-``python benchmarks/demo_seeds.py --seeds 0 1 2`` runs ``agl demo`` once per seed, one after the other and to the
-last step (runs that are complete are kept), and writes ``benchmarks/results/demo_seeds.json``. Intervals are 95 % Wilson intervals of the pooled episodes; the spread over seeds is
-shown beside them.
+``python benchmarks/demo_seeds.py --seeds 0 1 2`` runs ``agl demo`` once per seed, one after the other and to the last step (runs that are
+complete are kept), and writes ``benchmarks/results/demo_seeds.json``. Intervals are 95 % Wilson intervals of the pooled episodes; the
+spread over seeds is shown beside them.
 """
 
 from __future__ import annotations
