@@ -21,7 +21,7 @@ help: ## Show this list
 
 install: $(STAMP) ## Make or update .venv
 
-demo: $(STAMP) ## Train a tiny agent on TextCraft and BabyAI and write a report (about 10 minutes)
+demo: $(STAMP) ## Train a tiny agent on TextCraft and BabyAI and write a report (about 7 minutes)
 	$(BIN)/agl demo $(ARGS)
 
 test: $(STAMP) ## All tests that need no GPU
