@@ -121,6 +121,20 @@ def evaluate(
 
 
 @app.command()
+def tables(
+    run: Annotated[list[Path] | None, typer.Argument(help="Folders of `agl eval` to show beside the paper.", show_default=False)] = None,
+    scenario: Annotated[list[str] | None, typer.Option(help="A table, by scenario or environment; may be repeated. Default: all.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="A model of the paper to show; may be repeated.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder to draw the figures into.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the paper's tables with your runs beside them, and mark what contradicts itself in them."""
+    from agentgym_lite.cli.tables import run_tables
+
+    run_tables(run or [], scenario or [], model or [], figures, as_json)
+
+
+@app.command()
 def doctor(as_json: Json = False) -> None:
     """Say what is installed, what is missing, and how to get it."""
     from agentgym_lite.cli.serving import run_doctor

@@ -13,6 +13,7 @@ _EXPLAINED = (
     ("agentgym_lite.evaluation.players", "AgentError"),
     ("agentgym_lite.evaluation.suite", "SuiteError"),
     ("agentgym_lite.evaluation.results", "ResultsError"),
+    ("agentgym_lite.evaluation.paper", "TablesError"),
     ("agentgym_lite.client.errors", "EnvironmentFailure"),
     ("agentgym_lite.training.checkpoint", "CheckpointError"),
     ("agentgym_lite.training.update", "TrainingError"),
