@@ -10,7 +10,8 @@ from safetensors import SafetensorError
 
 #: The name under which the shipped base model is known.
 TINY = "tiny"
-_DTYPES = ("float32", "bfloat16")
+#: Type of the weights by the name of a ``dtype``; ``mixed`` computes updates in bfloat16 (``training.loop``).
+_DTYPES = {"float32": "float32", "bfloat16": "bfloat16", "mixed": "float32"}
 
 
 class ModelError(RuntimeError):
@@ -37,9 +38,9 @@ def model_dir(path: str | Path) -> str:
 def load_model(path: str | Path = TINY, dtype: str = "float32") -> Any:
     """A causal LM (``transformers``) in ``dtype``, in eval mode. Raises ``ModelError``."""
     if dtype not in _DTYPES:
-        raise ModelError(f"expected dtype {' or '.join(_DTYPES)}, found {dtype!r}")
+        raise ModelError(f"expected dtype {', '.join(_DTYPES)}, found {dtype!r}")
     torch = import_module("torch")
-    return _load("AutoModelForCausalLM", path, dtype=getattr(torch, dtype)).eval()
+    return _load("AutoModelForCausalLM", path, dtype=getattr(torch, _DTYPES[dtype])).eval()
 
 
 def load_tokenizer(path: str | Path = TINY) -> Any:

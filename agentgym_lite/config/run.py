@@ -28,8 +28,8 @@ class ModelConfig(Strict):
 
     #: ``"tiny"`` (shipped with the kit), a local directory, or a name on the model hub.
     path: str = "tiny"
-    #: Weights and arithmetic.
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    #: Weights and arithmetic. ``mixed`` keeps float32 weights and computes the layers of an update in bfloat16.
+    dtype: Literal["float32", "bfloat16", "mixed"] = "float32"
     #: Train adapters instead of all weights. Null: all weights.
     lora: LoraConfig | None = None
 

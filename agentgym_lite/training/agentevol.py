@@ -138,7 +138,8 @@ class AgentEvolTrainer(TrainLoop[AgentEvolConfig, Exploration | None]):
         numbers = batch_at(k, size, config.run.batch_size, config.run.seed, "iteration", iteration)
         sums = TokenSums()
         losses = nll_losses(self.model, [self._set[i] for i in numbers], config.optim.micro_batch_tokens, sums)
-        metrics |= self._updates.update(losses, self._updates.lr(k, steps), step)
+        with self._arithmetic():
+            metrics |= self._updates.update(losses, self._updates.lr(k, steps), step)
         self._counters.trained_tokens += int(sums.tokens)
         if step == self._ends[-1] and config.evol.eval_items:
             metrics |= self._evaluate()

@@ -33,5 +33,6 @@ class Critic(nn.Module):
             hidden = self.backbone(input_ids=input_ids, use_cache=False).last_hidden_state
         elif self.kind == "detached_head":
             hidden = hidden.detach()
-        values: Tensor = self.head(hidden.float())[..., 0]
+        with torch.autocast(hidden.device.type, enabled=False):  # a head in bfloat16 could not tell close values apart
+            values: Tensor = self.head(hidden.float())[..., 0]
         return values

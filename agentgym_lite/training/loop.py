@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import torch
 import yaml
 from torch import Tensor
 from torch.optim import Optimizer
@@ -124,6 +125,11 @@ class TrainLoop(ABC, Generic[ConfigT, CollectedT]):
                     saved = step
         stopped_by = "steps" if step >= self.total_steps else "time_limit"
         return TrainResult(step, self._store.path(step), stopped_by, history)
+
+    def _arithmetic(self) -> torch.autocast:
+        """Where an update's layers are computed: in bfloat16 for ``mixed``. Casts are not cached, since an update changes the weights."""
+        device = next(self.model.parameters()).device.type
+        return torch.autocast(device, torch.bfloat16, enabled=self.config.model.dtype == "mixed", cache_enabled=False)
 
     # -- what a method says ------------------------------------------------------------------------------------------------------------
 

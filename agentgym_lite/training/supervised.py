@@ -244,10 +244,12 @@ class EpochTrainer(TrainLoop[EpochConfigT, list[int]], Generic[EpochConfigT, Exa
         run, sums = self.config.run, TokenSums()
         metrics: dict[str, float] = defaultdict(float)
         losses = self._losses([self._train[i] for i in collected], sums, metrics)
-        update = self._updates.update(losses, self._updates.lr(step, self.total_steps), step)
+        with self._arithmetic():
+            update = self._updates.update(losses, self._updates.lr(step, self.total_steps), step)
         self._counters.trained_tokens += int(sums.tokens)
         if self._held_out and (step % run.eval_every == 0 or step == self.total_steps):
-            metrics |= self._evaluate()
+            with self._arithmetic():
+                metrics |= self._evaluate()
         seconds = time.monotonic() - began
         self._counters.elapsed_s += seconds
         return StepReport(

@@ -151,7 +151,8 @@ class Trainer(TrainLoop[Config, Episodes]):
     def _learn(self, step: int, episodes: Episodes) -> StepReport:
         """Update on the step's episodes; all metrics of the step."""
         began = time.monotonic()
-        update = self._updater.update(self._batch(episodes), step)
+        with self._arithmetic():
+            update = self._updater.update(self._batch(episodes), step)
         if update["optim/updates"]:
             self._engine.sync()
         else:

@@ -547,3 +547,42 @@ def test_every_setting_changes_something(tmp_path: Path, setting: str) -> None:
         sections.setdefault(section, {})[field] = value
         runs.append(outcome(tmp_path / str(i), sections))
     assert runs[0] != runs[1]
+
+
+# -- mixed precision ----------------------------------------------------------------------------------------------------
+
+
+def test_mixed_keeps_float32_weights_and_computes_updates_in_bfloat16(tmp_path: Path) -> None:
+    seen: list[torch.dtype] = []
+    outcomes = {}
+    for dtype in ("float32", "mixed"):
+        model = make_model()
+        model.get_decoder().layers[0].mlp.down_proj.register_forward_hook(lambda m, i, out: seen.append(out.dtype))
+        config = make_config(tmp_path / dtype, model={"dtype": dtype}, run={"steps": 2})
+        result, _ = run(config, model=model, reward_fn=lambda t: float(t.spec.sample))
+        outcomes[dtype] = (result.history[-1]["loss/policy"], weights(model), set(seen))
+        assert {p.dtype for p in model.parameters()} == {torch.float32}
+        seen.clear()
+    assert outcomes["float32"][2] == {torch.float32}
+    assert torch.bfloat16 in outcomes["mixed"][2]
+    assert outcomes["mixed"][1] != outcomes["float32"][1]
+    assert outcomes["mixed"][0] == pytest.approx(outcomes["float32"][0], abs=0.02)
+
+
+@pytest.mark.parametrize("critic", ["head", "separate"])
+def test_mixed_leaves_values_in_float32(critic: str, tmp_path: Path) -> None:
+    config = make_config(tmp_path, model={"dtype": "mixed"}, algorithm={"name": "ppo", "critic": critic, "epochs": 2}, run={"steps": 2})
+    result, _ = run(config, reward_fn=lambda t: float(t.spec.sample))
+    assert all(math.isfinite(m["loss/value"]) for m in result.history)
+
+
+def test_mixed_sees_the_weights_of_the_update_before(tmp_path: Path) -> None:
+    """A cast that autocast keeps would hide the first update from the second pass, and the policy would not seem to move."""
+    moved = []
+    for epochs in (1, 2):
+        config = make_config(
+            tmp_path / str(epochs), model={"dtype": "mixed"}, algorithm={"epochs": epochs}, optim={"lr": 0.05}, run={"steps": 1}
+        )
+        moved.append(run(config, reward_fn=lambda t: float(t.spec.sample))[0].history[-1]["policy/old_kl"])
+    assert moved[0] == 0.0
+    assert moved[1] > 1e-3
