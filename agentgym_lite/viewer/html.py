@@ -12,8 +12,8 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-#: Nothing but what is in the page may load or run: no network, whatever the text of an agent says.
-CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+#: Nothing but what is in the page may load, and no script but our own may run, whatever the text of an agent says.
+CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src '{script}'; img-src data:; connect-src {connect}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,7 +23,9 @@ class View:
     body: str
 
     def _repr_html_(self) -> str:
-        return f'<style>{asset("viewer.css")}</style><div class="agl">{self.body}</div><script>{asset("viewer.js")}</script>'
+        from agentgym_lite.viewer.component import script
+
+        return f'<style>{asset("viewer.css")}</style><div class="agl">{self.body}</div><script type="module">{script()}</script>'
 
     def __html__(self) -> str:  # templates embed a view without escaping it a second time
         return self.body
@@ -31,9 +33,12 @@ class View:
     def __repr__(self) -> str:
         return f"<View: {len(self.body):,} characters of HTML; shown by a notebook, or .save(path) and open it>"
 
-    def page(self, title: str) -> str:
-        """A complete HTML document."""
-        return render("page.html.j2", title=title, body=self)
+    def page(self, title: str, *, kind: str = "", connect: str = "'none'") -> str:
+        """A complete HTML document; ``kind`` is a class of its body, ``connect`` where its script may send requests."""
+        from agentgym_lite.viewer.component import script, script_hash
+
+        policy = CONTENT_SECURITY_POLICY.format(script=script_hash(), connect=connect)
+        return render("page.html.j2", title=title, body=self, kind=kind, csp=policy, script=View(script()))
 
     def save(self, path: str | Path, title: str = "AgentGym-Lite") -> Path:
         """Write :meth:`page` to ``path``."""
@@ -58,7 +63,7 @@ def _templates() -> Environment:
         loader=FunctionLoader(asset), autoescape=True, finalize=_finalize, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     env.filters["duration"] = duration
-    env.globals.update(asset=lambda name: Markup(asset(name)), csp=CONTENT_SECURITY_POLICY)
+    env.globals.update(asset=lambda name: Markup(asset(name)))
     return env
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from agentgym_lite.rollout.types import Trajectory
+from agentgym_lite.viewer.decoding import decoder
 from agentgym_lite.viewer.html import View, duration, render
 from agentgym_lite.viewer.plots import curves_html, smoothing
-from agentgym_lite.viewer.replay import compare_html, with_renderings
+from agentgym_lite.viewer.renderings import with_renderings
+from agentgym_lite.viewer.replay import compare_html
 from agentgym_lite.viewer.report_data import (
     METRICS_JSONL,
     REPORT_HTML,
@@ -22,7 +24,7 @@ from agentgym_lite.viewer.report_data import (
     TaskRow,
     load_report_data,
 )
-from agentgym_lite.viewer.tokens import Decode, token_decoder
+from agentgym_lite.viewer.tokens import Decode
 
 
 def write_report(run_dir: Path, decode: Decode | None = None) -> Path:
@@ -143,9 +145,7 @@ def _trajectory(path: Path, line: int) -> Trajectory:
 def _checkpoint_decoder(run_dir: Path, data: ReportData) -> Decode | None:
     if not data.checkpoint:
         return None
-    from transformers import AutoTokenizer  # takes seconds to import
-
-    try:
-        return token_decoder(AutoTokenizer.from_pretrained(run_dir / data.checkpoint, local_files_only=True))
-    except (OSError, ValueError) as e:
-        raise RunFolderError(f"expected a tokenizer in '{run_dir / data.checkpoint}', found none that loads: {e}") from None
+    found = decoder(run_dir / data.checkpoint)
+    if found is None:
+        raise RunFolderError(f"expected a tokenizer in '{run_dir / data.checkpoint}', found none; train again, or pass decode")
+    return found

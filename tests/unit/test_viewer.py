@@ -1,7 +1,10 @@
-"""Token view, replay, drawings: what is shown equals the data, and no text of an agent can act on the page."""
+"""What the front end is given: rows, bodies, tokens and pictures equal the data, and no text of an agent can act on the page."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import math
 import re
 from html import unescape
@@ -13,14 +16,14 @@ from viewer_factory import WordTokenizer, play
 
 from agentgym_envs.agents import expert
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, TokenRow, Trajectory, Turn
-from agentgym_lite.viewer import compare_html, replay_html, tokens_ansi, tokens_html, with_renderings
-from agentgym_lite.viewer.html import clean, duration
-from agentgym_lite.viewer.replay import picture
-from agentgym_lite.viewer.svg import UnsafeSvgError, plain_svg
-from agentgym_lite.viewer.tokens import PROBABILITY_STEPS, token_cells, token_decoder
+from agentgym_lite.viewer import browse_html, compare_html, replay_html, tokens_ansi, tokens_html, with_renderings
+from agentgym_lite.viewer.component import component, script, script_json
+from agentgym_lite.viewer.html import View, clean, duration
+from agentgym_lite.viewer.payload import COLUMNS, Shown, body, list_row
+from agentgym_lite.viewer.tokens import PROBABILITY_STEPS, row_data, token_decoder
 
 TEXTS = ["<|im_start|>", "user\n", "go", " left", "<|im_end|>", "\n", "\ta"]
-HOSTILE = "<script>window.hacked = 1</script>\"'><img src=x onerror=alert(1)>&lt;\x1b[31m\u202egnp.exe"
+HOSTILE = "<script>window.hacked = 1</script>\"'></script><!--<script><img src=x onerror=alert(1)>&lt;\x1b[31m\u202egnp.exe\u2028"
 
 
 def small_row() -> TokenRow:
@@ -33,43 +36,63 @@ def small_row() -> TokenRow:
 
 def trajectory(text: str) -> Trajectory:
     """An episode in which every text is ``text``."""
-    turn = Turn(text, text, text, 1.0, info={"render": {"text": text}})
-    end = {"render": {"inventory": {text: text}, "goal": text}}
+    turn = Turn(text, text, text, 1.0, info={"render": {"kind": text, "text": text}})
+    end = {"render": {"kind": "textcraft", "inventory": {text: text}, "goal": text}}
     return Trajectory(EpisodeSpec("babyai", text), [], [turn], StopReason.SUCCESS, text, "1", 5, text, end)
 
 
-def spans(page: str) -> list[tuple[str, str, str]]:
-    """(classes, note, visible text) of each token, legend left out."""
-    found = re.findall(r'<span class="([sc][^"]*)" title="([^"]*)">(.*?)</span>', page, re.DOTALL)
-    return [(c, t, unescape(re.sub(r"<[^>]+>", "", text))) for c, t, text in found]
+def data(view: View) -> dict:
+    """What a view hands to the front end."""
+    return json.loads(re.search(r'<script type="application/json">(.*?)</script>', view.body, re.DOTALL).group(1))
 
 
-def test_each_token_shows_its_mask_probability_and_text():
-    assert spans(tokens_html(small_row(), TEXTS.__getitem__).body) == [
-        ("c x", "id 0 · context", "<|im_start|>"),
-        ("c", "id 1 · context", "user⏎\n"),
-        ("s p4", "id 2 · sampled with p 0.950 (log-prob -0.051)", "go"),
-        ("s p2", "id 3 · sampled with p 0.300 (log-prob -1.204)", "·left"),
-        ("s p0 x", "id 4 · sampled with p 0.010 (log-prob -4.605)", "<|im_end|>"),
-        ("c", "id 5 · context", "⏎\n"),
-        ("c", "id 6 · context", "⇥a"),
-    ]
+def test_a_row_of_the_list_holds_what_it_is_filtered_by():
+    t = Trajectory(EpisodeSpec("textcraft", "textcraft_7", 3, 2), stop_reason=StopReason.MAX_ROUNDS, task="depth_2", max_rounds=9)
+    t.turns = [Turn("o", "r", "a", 0.25), Turn("o", "r", "a", 0.5)]
+    row = dict(zip(COLUMNS, list_row(Shown(t, 11, "", "grpo", 40, "after")), strict=True))
+    assert row == {
+        "id": 11,
+        "run": "grpo",
+        "env": "textcraft",
+        "task": "depth_2",
+        "item": "textcraft_7",
+        "seed": 3,
+        "sample": 2,
+        "step": 40,
+        "when": "after",
+        "stop": "max_rounds",
+        "success": False,
+        "rounds": 2,
+        "max_rounds": 9,
+        "reward": 0.75,
+    }
 
 
-def test_tokens_are_grouped_by_turn_and_counted():
-    body = tokens_html(small_row(), TEXTS.__getitem__).body
-    assert re.findall(r'<span class="tag">([^<]*)</span>', body) == ["opening", "turn 1", "turn 2"]
-    assert "7 tokens, 3 of them sampled" in body
+def test_a_body_holds_the_turns_the_tokens_and_their_values():
+    t = Trajectory(EpisodeSpec("babyai", "babyai_1"), [small_row()], [Turn("o", "r", None, 0.5, True, True, 0, 2, 5)], StopReason.FAILURE)
+    shown = body(Shown(t, token_values={"advantage": [[0, 0, 1.5, 1.5, 1.5, 0, 0]]}), TEXTS.__getitem__)
+    (turn,) = shown["turns"]
+    assert (turn["action"], turn["reward"], turn["invalid"], turn["truncated"], turn["start"], turn["end"]) == (None, 0.5, True, True, 2, 5)
+    (row,) = shown["rows"]
+    assert (row["mask"], row["turn"], row["advantage"]) == ([0, 0, 1, 1, 1, 0, 0], [-1, -1, 0, 0, 0, 1, 1], [0, 0, 1.5, 1.5, 1.5, 0, 0])
+    assert row["logprob"] == [0, 0, -0.05129, -1.20397, -4.60517, 0, 0]
+    assert [shown["vocab"][i] for i in row["ids"]] == TEXTS
+    assert "ratio" not in row
 
 
-def test_probability_classes_change_exactly_at_their_bounds():
-    row = TokenRow()
-    row.append_action([0] * 4, [math.log(p) for p in PROBABILITY_STEPS], 0)
-    at = [c.probability_class for c in token_cells(row, lambda _: "x")]
-    row = TokenRow()
-    row.append_action([0] * 4, [math.log(p * 0.999) for p in PROBABILITY_STEPS], 0)
-    below = [c.probability_class for c in token_cells(row, lambda _: "x")]
-    assert (below, at) == ([0, 1, 2, 3], [1, 2, 3, 4])
+def test_without_a_tokenizer_the_text_is_all_there_is():
+    t = Trajectory(EpisodeSpec("babyai", "babyai_1"), [small_row()], [Turn("o", "r", None)])
+    assert (body(Shown(t))["rows"], body(Shown(t))["turns"][0]["reply"]) == ([], "r")
+
+
+def test_token_values_of_another_length_are_refused():
+    with pytest.raises(ValueError, match="expected 7 numbers of ratio, one per token of the row, found 2"):
+        row_data(small_row(), {"ratio": [1.0, 1.0]})
+
+
+def test_an_environment_error_is_told():
+    t = Trajectory(EpisodeSpec("babyai", "babyai_1"), stop_reason=StopReason.ENV_ERROR, info={"env_error": "no answer"})
+    assert body(Shown(t))["notes"] == ["The environment failed: no answer"]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.text(max_size=6), st.floats(-20, 0)), max_size=30))
@@ -80,9 +103,17 @@ def test_any_row_keeps_its_mask_and_order(columns):
             row.append_action([k], [logprob], 0)
         else:
             row.append_context([k], 0)
-    shown = spans(tokens_html(row, lambda k: columns[k][1]).body)
-    assert [c.startswith("s") for c, _, _ in shown] == [sampled for sampled, _, _ in columns]
-    assert [t.split()[1] for _, t, _ in shown] == [str(k) for k in range(len(columns))]
+    shown = data(tokens_html(row, lambda k: columns[k][1]))
+    assert shown["row"]["mask"] == [int(sampled) for sampled, _, _ in columns]
+    assert shown["row"]["ids"] == list(range(len(columns)))
+    assert [shown["vocab"][str(k)] for k in range(len(columns))] == [text for _, text, _ in columns]
+
+
+@given(st.recursive(st.text() | st.floats(allow_nan=False, allow_infinity=False), lambda x: st.dictionaries(st.text(), x, max_size=3)))
+def test_embedded_json_cannot_end_its_element_and_reads_back(value):
+    text = script_json(value)
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert json.loads(text) == value
 
 
 def test_terminal_view_colours_by_mask_and_disarms_escape_codes():
@@ -95,17 +126,43 @@ def test_terminal_view_colours_by_mask_and_disarms_escape_codes():
     assert "\x1b[2J" not in out
 
 
-def test_hostile_text_is_shown_and_never_runs():
+def test_hostile_text_ends_no_element_and_stands_there_as_text():
     row = TokenRow()
     row.append_context([0], 0)
     row.append_action([0], [-1.0], 0)
-    page = tokens_html(row, lambda _: HOSTILE).page(HOSTILE) + replay_html(trajectory(HOSTILE), label=HOSTILE).page(HOSTILE)
-    assert page.count("<script>") == 2  # our own, one for each page
-    assert "<img" not in page
-    assert "&lt;script&gt;" in page
-    assert "\x1b" not in page
-    assert "\u202e" not in page
-    assert "\\u{202e}" in page
+    for view in (tokens_html(row, lambda _: HOSTILE), replay_html(trajectory(HOSTILE), label=HOSTILE), browse_html([trajectory(HOSTILE)])):
+        page = view.page(HOSTILE)
+        assert re.findall(r"<script[^>]*>", page) == ['<script type="application/json">', '<script type="module">']
+        assert page.count("</script>") == 2
+        assert "<img" not in page
+        assert "\x1b" not in page
+        assert "\u202e" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert data(replay_html(trajectory(HOSTILE)))["bodies"][0]["turns"][0]["observation"] == HOSTILE
+
+
+def test_a_page_lets_only_its_own_script_run():
+    page = replay_html(trajectory("x")).page("t")
+    policy = unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', page).group(1))
+    module = re.search(r'<script type="module">(.*?)</script>', page, re.DOTALL).group(1)
+    digest = base64.b64encode(hashlib.sha256(module.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; connect-src 'none'"
+
+
+def test_the_module_is_one_piece_that_asks_for_nothing():
+    assert not re.search(r"^import |^export (?!default)", script(), re.MULTILINE)
+    assert script().count("export default") == 1
+    assert set(re.findall(r"https?://[\w./]+", script())) == {"http://www.w3.org/2000/svg"}
+    assert f"const PROBABILITY_STEPS = {list(PROBABILITY_STEPS)};" in script()
+    assert not re.search(r"\.(inner|outer)HTML|insertAdjacentHTML|document\.write|\beval\(", script())
+
+
+def test_a_view_in_a_notebook_brings_style_and_script_and_a_text_for_readers_without():
+    t = play("textcraft", "textcraft_29", expert("textcraft"), WordTokenizer())
+    out = replay_html(t, label="expert")._repr_html_()
+    assert out.count("<style>") == out.count('<script type="module">') == 1
+    fallback = re.search(r'<pre class="fallback">(.*?)</pre>', out, re.DOTALL).group(1)
+    assert fallback.startswith("expert · textcraft_29 · depth_1 · reward 1 · success")
+    assert all(unescape(fallback).count(turn.reply) for turn in t.turns)
 
 
 def test_clean_keeps_every_ordinary_character():
@@ -120,32 +177,23 @@ def test_durations_read_naturally(seconds, text):
     assert duration(seconds) == text
 
 
-def test_replay_has_a_frame_for_each_turn_and_the_end():
-    tokenizer = WordTokenizer()
-    t = play("textcraft", "textcraft_29", expert("textcraft"), tokenizer)
-    body = replay_html(with_renderings(t), tokenizer.decode).body
-    assert re.findall(r'<article class="frame" data-turn="(\d+)">', body) == [str(k) for k in range(len(t.turns) + 1)]
-    assert f'data-last="{len(t.turns)}"' in body
-    assert "goal reached" in body
-    assert f"{len(t.turns)} of at most 10 rounds · reward 1" in body
-
-
-def test_replies_in_the_replay_are_the_sampled_tokens():
-    tokenizer = WordTokenizer()
-    t = play("textcraft", "textcraft_29", expert("textcraft"), tokenizer)
-    body = replay_html(t, tokenizer.decode).body.split("<details>")[0]
-    sampled = [tokenizer.decode(i) for i, m in zip(t.rows[0].token_ids, t.rows[0].action_mask, strict=True) if m]
-    assert "".join(text for _, _, text in spans(body)) == "".join(sampled).replace(" ", "·").replace("\n", "⏎\n")
-
-
 def test_renderings_are_found_by_playing_the_actions_again():
     t = play("babyai", "babyai_1805", expert("babyai"), WordTokenizer())
     rendered = with_renderings(t)
     assert all("render" not in turn.info for turn in t.turns)
     assert [turn.info["render"]["text"] in turn.observation for turn in rendered.turns] == [True] * len(t.turns)
-    pictures = [turn.info["render"]["svg"] for turn in rendered.turns] + [rendered.info["render"]["svg"]]
-    assert replay_html(rendered).body.count("<svg") == len(pictures)
-    assert pictures[0] != pictures[-1]
+    (shown,) = data(replay_html(rendered))["bodies"]
+    agents = [turn["render"]["agent"] for turn in shown["turns"]] + [shown["end"]["render"]["agent"]]
+    assert len(agents) == len(t.turns) + 1
+    assert agents[0] != agents[-1]
+
+
+def test_renderings_begin_again_with_every_attempt():
+    t = play("textcraft", "textcraft_29", expert("textcraft"), WordTokenizer())
+    again = [Turn(turn.observation, turn.reply, turn.action, attempt=1) for turn in t.turns]
+    t.turns += again
+    inventories = [turn.info["render"]["inventory"] for turn in with_renderings(t).turns]
+    assert inventories == [{}, {"diamond": 4}] * 2
 
 
 def test_renderings_stop_where_the_episode_was_another():
@@ -156,48 +204,16 @@ def test_renderings_stop_where_the_episode_was_another():
     assert with_renderings(t) is t
 
 
-def test_two_replays_share_one_set_of_controls():
-    tokenizer = WordTokenizer()
-    t = play("textcraft", "textcraft_29", expert("textcraft"), tokenizer)
-    body = compare_html([("before", t), ("after", t)]).body
-    assert (body.count('class="controls"'), body.count('class="pane"')) == (1, 2)
+def test_several_replays_share_one_component():
+    t = play("textcraft", "textcraft_29", expert("textcraft"), WordTokenizer())
+    shown = data(compare_html([("before", t), ("after", t)]))
+    assert [b["label"] for b in shown["bodies"]] == ["before", "after"]
     with pytest.raises(ValueError, match="at least one trajectory"):
         compare_html([])
 
 
-def test_a_drawing_of_plain_shapes_is_kept():
-    source = (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><g transform="translate(1 2)"><path d="M0 0L9 9" fill="#d33"/></g></svg>'
-    )
-    assert plain_svg(source) == source.replace(' xmlns="http://www.w3.org/2000/svg"', "").replace("/>", " />")
-
-
-@pytest.mark.parametrize(
-    "inner",
-    [
-        "<script>alert(1)</script>",
-        '<rect onload="alert(1)"/>',
-        '<a href="javascript:alert(1)"><rect/></a>',
-        '<image href="http://example.org/x.png"/>',
-        "<foreignObject><body/></foreignObject>",
-        '<rect fill="url(http://example.org/x)"/>',
-        '<rect style="background:url(x)"/>',
-        '<g xmlns="http://www.w3.org/1999/xhtml"/>',
-        "<rect>",
-    ],
-)
-def test_a_drawing_of_anything_else_is_refused(inner):
-    source = f'<svg xmlns="http://www.w3.org/2000/svg">{inner}</svg>'
-    with pytest.raises(UnsafeSvgError):
-        plain_svg(source)
-    shown = picture({"svg": source, "text": "a <room>"})
-    assert shown is not None
-    assert shown.body == '<pre class="picture">a &lt;room&gt;</pre>'
-
-
-def test_a_drawing_with_entities_is_refused():
-    with pytest.raises(UnsafeSvgError, match="declarations"):
-        plain_svg('<!DOCTYPE svg [<!ENTITY a "b">]><svg>&a;</svg>')
+def test_component_keeps_the_fallback_a_text():
+    assert component({"view": "x"}, "<b>").body.endswith('<pre class="fallback">&lt;b&gt;</pre></div>')
 
 
 def test_token_decoder_keeps_special_tokens_and_spaces():

@@ -1,11 +1,9 @@
-"""The report of a run: numbers equal the JSON, one file without outside parts, clear errors, and buttons that work in a browser."""
+"""The report of a run: numbers equal the JSON, one file without outside parts, clear errors."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 
 import pytest
 from viewer_factory import metrics, results, write_run
@@ -15,8 +13,6 @@ from agentgym_lite.viewer import ReportData, RunFolderError, Score, curves_html,
 from agentgym_lite.viewer.charts import moving, nice_ticks
 from agentgym_lite.viewer.plots import learning_curves, rounds_stages
 from agentgym_lite.viewer.report import env_groups, flatten, headline
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +46,8 @@ def test_report_is_one_file_without_outside_parts(run):
     page = report.read_text()
     links = re.findall(r"(?:src|href|srcset|action)\s*=|url\(|@import", page)
     assert links == []
-    assert set(re.findall(r"https?://[^\s<\"]+", page)) == {"https://example.org/agentgym-lite"}  # the text of a command, not a link
+    # the text of a command and the name of SVG, not links
+    assert set(re.findall(r"https?://[^\s<\"\\]+", page)) == {"https://example.org/agentgym-lite", "http://www.w3.org/2000/svg"}
     assert "default-src &#39;none&#39;" in page
     assert report.stat().st_size < 3_000_000
 
@@ -156,33 +153,3 @@ def test_a_missing_tokenizer_is_named(tmp_path):
     (folder / "report.json").write_text(data.model_dump_json())
     with pytest.raises(RunFolderError, match="expected a tokenizer in"):
         write_report(folder)
-
-
-#: Presses the controls and writes down where the replay stands after each.
-SELF_TEST = """<script>
-const player = document.querySelector(".player"), log = [];
-const press = (what) => { player.querySelector(what).click(); note(); };
-const key = (k) => { player.dispatchEvent(new KeyboardEvent("keydown", {key: k, bubbles: true})); note(); };
-const note = () => log.push(
-  player.dataset.turn + ":" + [...player.querySelectorAll(".frame:not([hidden])")].map((f) => f.dataset.turn).join(","));
-note();
-press("[data-do=next]"); press("[data-do=prev]"); press("[data-do=last]"); press("[data-do=first]"); press("[data-turn='3']");
-key("ArrowRight"); key("ArrowLeft");
-press("[data-do=play]");
-setTimeout(() => { note(); document.title = log.join(" ") + " hacked:" + window.hacked; }, 1500);
-</script>"""
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found; on Debian or Ubuntu: apt-get install chromium")
-def test_buttons_and_keys_work_in_a_browser(run, tmp_path):
-    folder, report, _ = run
-    turns = [len(json.loads(line)["turns"]) for line in (folder / "trajectories.jsonl").read_text().splitlines()]
-    assert turns == [10, 4]
-    page = tmp_path / "page.html"
-    page.write_text(report.read_text().replace("</body>", SELF_TEST + "</body>"))
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}"]
-    command = [CHROMIUM, *flags, "--virtual-time-budget=4000", "--dump-dom", f"file://{page}?turn=2"]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
-    title = re.search(r"<title>(.*?)</title>", dom).group(1)
-    # opened at turn 2, next, previous, end (the shorter episode stays at its end), first, third button, right, left, play, 1.5 s later
-    assert title == "1:1,1 2:2,2 1:1,1 10:10,4 0:0,0 3:3,3 4:4,4 3:3,3 3:3,3 4:4,4 hacked:undefined"
