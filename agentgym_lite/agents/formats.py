@@ -19,6 +19,13 @@ class ParsedAction:
 class ActionFormat(Protocol):
     """A way to write one thought and one action as text. ``parse(render(thought, action))`` gives both back."""
 
+    #: How to reply, for the system message.
+    reply_rules: str
+
+    def system_prompt(self, instructions: str) -> str:
+        """The system message: an environment's rules, with this form in place of the ReAct form that they end in."""
+        return f"{without_react_form(instructions)}\n\n{self.reply_rules}"
+
     def parse(self, reply: str) -> ParsedAction:
         """Read a reply; never raises. Exactly one of ``action`` and ``error`` is set."""
 
@@ -31,9 +38,26 @@ class ActionFormat(Protocol):
 _ACTION = re.compile(r"(?:^[ \t*_#>]*+(?i:action)|\bAction)[ \t*_]*+:[*_]*+", re.MULTILINE)
 _THOUGHT = re.compile(r"[\s*_#>]*+thought[ \t*_]*+:[*_]*+", re.IGNORECASE)
 _STOP_TEXT = re.compile(r"<\|\w{1,32}\|>|</s>")
+#: What introduces the ReAct form in an environment's instructions (to the end of its line, a colon), and the two lines of the form.
+_REACT_FORM = re.compile(r"[ \t]*[^.\n]*:[ \t]*\nThought:[^\n]*\nAction:[^\n]*(?:\n|\Z)")
 
 
-class ReAct:
+def without_react_form(instructions: str) -> str:
+    """Instructions without the sentence and the two lines that ask for ``Thought:`` and ``Action:``."""
+    return _REACT_FORM.sub("\n", instructions).strip()
+
+
+def before_stop(reply: str) -> str:
+    """The reply up to the first stop token that it spells out."""
+    return _STOP_TEXT.split(reply, maxsplit=1)[0].strip()
+
+
+def one_line(text: str) -> str:
+    """The text with every run of white space as one space: actions are single lines."""
+    return " ".join(text.split())
+
+
+class ReAct(ActionFormat):
     """``Thought: ...`` and ``Action: ...``, on one line each or with the text below the label (Yao et al., arXiv 2210.03629).
 
     The action is the first line that is not blank after the label, without quotes or backticks around it and without stop tokens
@@ -41,6 +65,11 @@ class ReAct:
     """
 
     example = "Thought: <why>\nAction: <one action>"
+    reply_rules = f"Reply with one action, in this form:\n{example}"
+
+    def system_prompt(self, instructions: str) -> str:
+        """The instructions as they are: environments ask for this form."""
+        return instructions
 
     def parse(self, reply: str) -> ParsedAction:
         labels = list(_ACTION.finditer(reply))

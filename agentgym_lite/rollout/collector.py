@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from agentgym_lite.agents.chat import ChatRenderer
 from agentgym_lite.agents.formats import ActionFormat
+from agentgym_lite.agents.scaffold import Scaffold, as_scaffold
 from agentgym_lite.client import SessionPool
 from agentgym_lite.config import RolloutConfig
 from agentgym_lite.rollout.driver import Driver, DriveStats, Live, OnEpisode, OnProgress
@@ -26,13 +27,20 @@ class Collector:
     """Plays episodes of any mix of environments with one policy, as many at a time as the engine has sessions.
 
     A turn is begun only if its context and ``max_new_tokens`` more fit into ``max_length`` (of the settings and of the engine);
-    else the episode ends as ``CONTEXT_FULL``. Nothing is ever cut in the middle. ``stats`` describes the last ``collect``.
+    else the episode ends as ``CONTEXT_FULL``. Nothing is ever cut in the middle. ``scaffold`` may also be an action format alone.
+    ``stats`` describes the last ``collect``.
     """
 
     def __init__(
-        self, engine: Engine, renderer: ChatRenderer, pools: Mapping[str, SessionPool], action_format: ActionFormat, settings: RolloutConfig
+        self,
+        engine: Engine,
+        renderer: ChatRenderer,
+        pools: Mapping[str, SessionPool],
+        scaffold: Scaffold | ActionFormat,
+        settings: RolloutConfig,
     ) -> None:
-        self._engine, self._renderer, self._pools, self._format, self._settings = engine, renderer, pools, action_format, settings
+        self._engine, self._renderer, self._pools, self._settings = engine, renderer, pools, settings
+        self._scaffold = as_scaffold(scaffold)
         self.stats = CollectStats()
 
     def collect(
@@ -55,8 +63,9 @@ class Collector:
             0.0 if greedy else self._settings.temperature, 1.0 if greedy else self._settings.top_p, self._settings.max_new_tokens
         )
         limit = min(self._settings.max_length, self._engine.max_length)
-        speaker = _EngineSpeaker(self._engine, self._renderer, self._format, sampling, limit, run_seed)
-        driver = Driver(speaker, specs, self._pools, max_rounds, self._engine.max_sessions, self._settings.env_lag, on_progress, on_episode)
+        speaker = _EngineSpeaker(self._engine, self._renderer, sampling, limit, run_seed)
+        lag, sessions = self._settings.env_lag, self._engine.max_sessions
+        driver = Driver(speaker, specs, self._pools, max_rounds, sessions, lag, on_progress, on_episode, self._scaffold)
         try:
             return driver.run()
         finally:
@@ -66,16 +75,8 @@ class Collector:
 class _EngineSpeaker:
     """Replies sampled by an engine; the ids that it read and sampled are the rows of the trajectory."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        renderer: ChatRenderer,
-        action_format: ActionFormat,
-        sampling: SamplingParams,
-        limit: int,
-        run_seed: int,
-    ) -> None:
-        self._engine, self._renderer, self._format = engine, renderer, action_format
+    def __init__(self, engine: Engine, renderer: ChatRenderer, sampling: SamplingParams, limit: int, run_seed: int) -> None:
+        self._engine, self._renderer = engine, renderer
         self._sampling, self._limit, self._run_seed = sampling, limit, run_seed
         self._asked: dict[int, Live] = {}
         self._last: dict[int, Generation] = {}
@@ -83,7 +84,7 @@ class _EngineSpeaker:
 
     def ask(self, live: Live) -> None:
         episode = live.episode
-        if live.session is None:
+        if episode.rewritten:
             ids, new_row = self._renderer.opening(episode.messages), True
         else:
             reply = self._last[live.session]
@@ -110,7 +111,7 @@ class _EngineSpeaker:
             live = self._asked.pop(reply.session)
             text = self._renderer.decode(reply.token_ids)
             truncated = not reply.finished_by_stop
-            live.episode.add_reply(text, self._format.parse(text), reply.token_ids, reply.logprobs, truncated)
+            live.episode.add_reply(text, reply.token_ids, reply.logprobs, truncated)
             self._last[reply.session] = reply
             self.counts["sampled_tokens"] += len(reply.token_ids)
             spoke.append(live)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from agentgym_lite.lora import base_model, merged_weight
+from agentgym_lite.sharding import gathered
 
 #: Slots per attention call in decoding: more share one call, fewer waste less on slots that are shorter than the longest.
 _RUN = 16
@@ -82,23 +83,25 @@ class CachedDecoder:
     def load(self) -> None:
         """Copy the model's current weights and clear the cache, so that nothing computed with the old ones can be used."""
         base = self._model.model
-        self._embedding = self._copy(base.embed_tokens.weight)
-        head = self._model.lm_head.weight
-        self._head = self._embedding if head is base.embed_tokens.weight else self._copy(head)
-        self._norm = self._copy(base.norm.weight)
+        with gathered(self._model):
+            self._embedding = self._copy(base.embed_tokens.weight)
+            head = self._model.lm_head.weight
+            self._head = self._embedding if head is base.embed_tokens.weight else self._copy(head)
+            self._norm = self._copy(base.norm.weight)
         self._layers = [self._load_layer(block) for block in base.layers]
         self.cache.zero_()
 
     def _load_layer(self, block: Any) -> _Layer:
         a, m = block.self_attn, block.mlp
-        return _Layer(
-            self._copy(block.input_layernorm.weight),
-            self._fuse((a.q_proj, True), (a.k_proj, True), (a.v_proj, False)),
-            self._fuse((a.o_proj, False)),
-            self._copy(block.post_attention_layernorm.weight),
-            self._fuse((m.gate_proj, False), (m.up_proj, False)),
-            self._fuse((m.down_proj, False)),
-        )
+        with gathered(block):
+            return _Layer(
+                self._copy(block.input_layernorm.weight),
+                self._fuse((a.q_proj, True), (a.k_proj, True), (a.v_proj, False)),
+                self._fuse((a.o_proj, False)),
+                self._copy(block.post_attention_layernorm.weight),
+                self._fuse((m.gate_proj, False), (m.up_proj, False)),
+                self._fuse((m.down_proj, False)),
+            )
 
     def _fuse(self, *parts: tuple[nn.Linear, bool]) -> tuple[Tensor, Tensor | None]:
         """Stack linear layers that share an input; ``True`` marks those whose channels are to be paired for RoPE."""

@@ -16,7 +16,8 @@ from functools import partial
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from agentgym_envs.core import Observation, StepResult, environment_class
+from agentgym_envs.core import Observation, StepResult, UnknownItem, environment_class
+from agentgym_lite.agents.scaffold import Scaffold
 from agentgym_lite.client import EnvironmentFailure, SessionPool
 from agentgym_lite.rollout.episode import Episode
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, Trajectory
@@ -71,7 +72,7 @@ class Speaker(Protocol):
         """Ask for the next reply of an episode, or stop the episode if there is no room for one."""
 
     def advance(self) -> list[Live]:
-        """Do one unit of work; the episodes that got their reply (recorded by ``add_reply``, not yet answered)."""
+        """Do one unit of work; the episodes that got their reply (recorded by ``add_reply``, not yet answered) or were stopped."""
 
     def drop(self, live: Live) -> None:
         """Free what is held for an episode. Safe to call twice."""
@@ -91,7 +92,8 @@ class Driver:
     """Plays episodes with a speaker; see :meth:`run`.
 
     ``pools`` holds a session pool per environment, ``max_rounds`` the limit for all or one per environment, ``capacity`` the number
-    of episodes at a time. Raises ``ValueError`` if a limit is missing or below 1, or an environment has no pool.
+    of episodes at a time, ``scaffold`` how the agent acts, plans and remembers. Raises ``ValueError`` if a limit is missing or below 1,
+    or an environment has no pool.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Driver:
         env_lag: int | None,
         on_progress: OnProgress | None = None,
         on_episode: OnEpisode | None = None,
+        scaffold: Scaffold | None = None,
     ) -> None:
         envs = dict.fromkeys(spec.env for spec in specs)
         self._rounds = {env: _limit(env, max_rounds) for env in envs}
@@ -112,7 +115,7 @@ class Driver:
             raise ValueError(f"expected a session pool for each environment, found none for {', '.join(missing)}")
         self._speaker, self._specs, self._pools = speaker, specs, pools
         self._about = {env: describe(pools[env]) for env in envs}
-        self._capacity, self._lag = capacity, env_lag
+        self._capacity, self._lag, self._scaffold = capacity, env_lag, scaffold
         self._on_progress, self._on_episode = on_progress, on_episode
         self._queue = deque(range(len(specs)))
         self._live: list[Live] = []
@@ -155,8 +158,15 @@ class Driver:
 
     def _new_episode(self, spec: EpisodeSpec) -> Episode:
         about = self._about[spec.env]
-        task = environment_class(spec.env).task_of(spec.item_id)
-        return Episode(spec, self._rounds[spec.env], instructions=about.instructions, task=task, env_version=about.version)
+        task = _task_of(spec)
+        return Episode(
+            spec,
+            self._rounds[spec.env],
+            instructions=about.instructions,
+            task=task,
+            env_version=about.version,
+            scaffold=self._scaffold,
+        )
 
     def _start(self, live: Live) -> None:
         self._expect(live, live.pool.start(live.episode.spec.item_id, live.episode.spec.seed))
@@ -167,10 +177,13 @@ class Driver:
         self._waiting.append(live)
 
     def _send(self, live: Live) -> None:
-        """Pass the action of the latest reply to the environment."""
-        action = live.episode.trajectory.turns[-1].action
+        """Pass the action of the latest reply to the environment, or begin the next attempt in it."""
+        spec = live.episode.spec
+        action = None if live.episode.finished else live.episode.trajectory.turns[-1].action
         if action is not None:
             self._expect(live, live.pool.step(live.handle, action))
+        elif live.episode.needs_reset:
+            self._expect(live, live.pool.reset(live.handle, spec.item_id, spec.seed))
         else:
             self._continue(live)
 
@@ -194,6 +207,8 @@ class Driver:
         live.answer = None
         if isinstance(answer, StepResult):
             live.episode.add_result(answer)
+        elif isinstance(answer, Observation):
+            live.episode.begin(answer)
         else:
             live.handle, observation = answer
             assert isinstance(observation, Observation)
@@ -248,6 +263,14 @@ class Driver:
         began = time.perf_counter()
         wait([live.answer for live in self._waiting if live.answer], return_when=FIRST_COMPLETED)
         self.stats.env_wait_s += time.perf_counter() - began
+
+
+def _task_of(spec: EpisodeSpec) -> str:
+    """The sub-task of an item; empty for one that only the server knows, which plays another item set than the shipped one."""
+    try:
+        return environment_class(spec.env).task_of(spec.item_id)
+    except UnknownItem:
+        return ""
 
 
 def _close_started(pool: SessionPool, start: Future[Any]) -> None:

@@ -40,8 +40,11 @@ class EpisodeSpec:
 
 @dataclass
 class Turn:
-    """One round of interaction: what the agent saw, said and did, and what came of it.
+    """One reply: what the agent saw, said and did, and what came of it.
 
+    ``kind`` is ``"act"`` for a round of interaction with the environment. Any other turn (``"plan"``, ``"summary"``, ``"reflection"``, ...)
+    answers a question of the agent's own making: it is sampled and trained like the rest, but has no action and takes no round.
+    ``attempt`` counts the attempts at the item from 0; only the last one's rewards count, those of others stand in ``info["reward"]``.
     ``start`` and ``end`` bound the sampled tokens in row ``row`` of the trajectory (end exclusive). ``truncated`` means that the
     reply was cut by the limit on new tokens, so that no end-of-turn token was sampled.
     """
@@ -55,6 +58,8 @@ class Turn:
     row: int = 0
     start: int = 0
     end: int = 0
+    kind: str = "act"
+    attempt: int = 0
     info: dict[str, Any] = field(default_factory=dict)
 
 
@@ -99,8 +104,10 @@ class TokenRow:
 class Trajectory:
     """One episode (the paper's RolloutHandler): its token rows, turns, rewards and the reason it stopped.
 
-    There is one row unless the chat template rewrites history, in which case a new row begins at the turn where it did.
-    ``task`` is the sub-task of the item; ``max_rounds`` the limit that was in force.
+    There is one row unless history is rewritten, by the chat template or by the agent's memory: then a new row begins with that turn, and
+    what it repeats of earlier replies is context there. Every sampled token is in one row only as such, and trained once.
+    ``task`` is the sub-task of the item; ``max_rounds`` the limit (of each attempt) that was in force. ``info["agent"]`` names the
+    agent's format, strategy and memory where they are not the usual ones.
     """
 
     spec: EpisodeSpec
@@ -117,6 +124,16 @@ class Trajectory:
     def reward(self) -> float:
         """Return of the episode: the sum of its turns' rewards, in [0, 1]."""
         return float(sum(t.reward for t in self.turns))
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of interaction, of all attempts."""
+        return sum(t.kind == "act" for t in self.turns)
+
+    @property
+    def attempts(self) -> int:
+        """Attempts that were begun."""
+        return self.turns[-1].attempt + 1 if self.turns else 0
 
     @property
     def success(self) -> bool:
