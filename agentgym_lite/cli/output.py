@@ -95,10 +95,10 @@ def summary_table(title: str, rows: dict[str, Summary]) -> Table:
     return table
 
 
-def make_table(title: str) -> Table:
-    """A plain table whose first column names the task."""
+def make_table(title: str, first: str = "task") -> Table:
+    """A plain table whose first column names the task, or what ``first`` says."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("task", no_wrap=True)
+    table.add_column(first, no_wrap=True)
     return table
 
 

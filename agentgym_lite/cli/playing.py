@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from agentgym_envs.core import Split, environment_class
 from agentgym_lite.cli.errors import UserError
-from agentgym_lite.cli.output import print_json, progress, results, summary_table
-from agentgym_lite.evaluation import ResultsFolder, evaluate, load_suite, make_player, play_missing, summarize
+from agentgym_lite.cli.output import make_table, print_json, progress, results, summary_table
+from agentgym_lite.evaluation import Results, ResultsFolder, evaluate, load_suite, make_player, play_missing, summarize
 from agentgym_lite.evaluation.metrics import Summary
+from agentgym_lite.evaluation.paper import SCENARIOS, OwnRun
 from agentgym_lite.evaluation.results import RESULTS
 from agentgym_lite.rollout.types import EpisodeSpec, Trajectory
 
@@ -24,18 +27,19 @@ def run_rollout(
     out: Path,
     split: Split,
     rounds: int,
-    urls: Sequence[str],
-    token: str | None,
     seed: int,
-    temperature: float,
     as_json: bool,
+    **player_options: Any,
 ) -> None:
-    """Play ``n`` episodes of a split; items in a random order fixed by ``seed``, each once before any is played again."""
+    """Play ``n`` episodes of a split; items in a random order fixed by ``seed``, each once before any is played again.
+
+    ``player_options`` are those of :func:`make_player <agentgym_lite.evaluation.make_player>`.
+    """
     items = list(environment_class(env).items(split))
     random.Random(seed).shuffle(items)
     specs = [EpisodeSpec(env, items[k % len(items)], sample=k // len(items)) for k in range(n)]
-    player = make_player(resolve(agent), urls, token=token, seed=seed, temperature=temperature)
-    version = player.versions([env])[env]
+    player = make_player(resolve(agent), seed=seed, **player_options)
+    version = player.backends([env])[env].version
     folder = ResultsFolder(out, {"env": env, "env_version": version, "split": split, "max_rounds": rounds, **player.settings})
     with progress(f"{agent} plays {env}", quiet=as_json) as advance:
         play_missing(player, [(s, rounds) for s in specs], folder, lambda _, done, total: advance(done, total))
@@ -53,25 +57,41 @@ def run_eval(
     suite_name: str,
     only: Sequence[str],
     samples: int,
+    rounds: int | None,
     out: Path,
-    urls: Sequence[str],
-    token: str | None,
-    seed: int,
-    temperature: float,
     as_json: bool,
+    **player_options: Any,
 ) -> None:
-    """Play a suite and print its table."""
+    """Play a suite; print its table, and its figures in the columns of the paper's tables."""
     suite = load_suite(suite_name)
-    player = make_player(resolve(agent), urls, token=token, seed=seed, temperature=temperature)
+    player = make_player(resolve(agent), **player_options)
 
     with progress(f"{agent} plays {suite.name}", quiet=as_json) as advance:
 
         def tell(_: Trajectory, done: int, total: int) -> None:
             advance(done, total)
 
-        found = evaluate(player, suite, out, only=only, samples=samples, on_episode=tell)
+        found = evaluate(player, suite, out, only=only, samples=samples, max_rounds=rounds, on_episode=tell)
     rows = {**found.tasks, **{f"{env} (all)": s for env, s in found.environments.items()}}
+    if not as_json:
+        for table in paper_rows(found):
+            results.print(table)
     _show(f"{agent} on {suite.title}", rows, found.to_dict(), out, as_json)
+
+
+def paper_rows(found: Results) -> list[Table]:
+    """For each scenario that was played, one line in the columns of the paper's table: success in percent."""
+    run = OwnRun("", found.agent, found.suite.name, *({k: s.to_dict() for k, s in g.items()} for g in (found.tasks, found.environments)))
+    tables = []
+    for s in SCENARIOS:
+        cells = {name: run.cell(s, name) for name in s.names}
+        if any(cells.values()):
+            table = make_table(f"{s.name}, columns of the paper's table {s.table}: success in percent", first="agent")
+            for name in cells:
+                table.add_column(name, justify="right", no_wrap=True)
+            table.add_row(found.agent, *("-" if c is None else f"{100 * c.value.value:.2f}" for c in cells.values()))
+            tables.append(table)
+    return tables
 
 
 def resolve(agent: str) -> str:

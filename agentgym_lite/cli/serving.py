@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from agentgym_lite.cli.errors import UserError
 from agentgym_lite.cli.output import notes, print_json, results
 
 
-def run_server(envs: Sequence[str], host: str, port: int, token: str | None) -> None:
-    """Serve until stopped. Raises ``UnknownEnvironment`` and ``ServeError``."""
+def run_server(envs: Sequence[str], host: str, port: int, token: str | None, options: Sequence[str] = ()) -> None:
+    """Serve until stopped, with ``env.option=value`` settings. Raises ``UserError``, ``UnknownEnvironment`` and ``ServeError``."""
     from agentgym_envs.server import serve
 
-    serve(envs, host, port, token, on_ready=lambda url: notes.print(f"serving {', '.join(envs)} at {url} (Ctrl-C stops)", soft_wrap=True))
+    def tell(url: str) -> None:
+        notes.print(f"serving {', '.join(envs)} at {url} (Ctrl-C stops)", soft_wrap=True)
+        notes.print(f"AgentGym's clients: {url}/agentgym/{envs[0]}   OpenEnv's clients: {url}/{envs[0]}", soft_wrap=True)
+
+    serve(_with_options(envs, options), host, port, token, on_ready=tell)
+
+
+def _with_options(envs: Sequence[str], options: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The environments with the options of their constructors; values are YAML."""
+    import yaml
+
+    found: dict[str, dict[str, Any]] = {env: {} for env in envs}
+    for text in options:
+        key, equals, value = text.partition("=")
+        env, dot, name = key.partition(".")
+        if not (equals and dot and name and env in found):
+            raise UserError(f"expected an option such as {envs[0]}.NAME=VALUE for one of {', '.join(envs)}, found {text!r:.80}")
+        found[env][name] = yaml.safe_load(value)
+    return found
 
 
 def run_doctor(as_json: bool) -> None:

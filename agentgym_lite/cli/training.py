@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,22 +23,24 @@ if TYPE_CHECKING:
 _MARK = "demo.json"
 
 
-def run_training(config_path: Path, overrides: Sequence[str], resume: bool) -> None:
-    """Train and say where the checkpoint is. Raises ``ConfigError``, ``CheckpointError``, ``EnvironmentFailure``, ``TrainingError``."""
-    config = load_config(config_path, overrides)
+def run_training(config_path: Path, overrides: Sequence[str], presets: Sequence[str], resume: bool) -> None:
+    """Train and say where the checkpoint is; of several processes the main one says it. Raises ``ConfigError``, ``CheckpointError``, ``EnvironmentFailure``, ``TrainingError``."""
+    config = load_config(config_path, overrides, presets)
     for env in config.environments:
         environment_class(env)  # an unknown name is told before the model is loaded
     from agentgym_lite.training import make_trainer  # imports torch: not before the config is known to be good
 
-    with progress(f"train ({config.method})") as advance:
+    with progress(f"train ({config.method})", quiet=os.environ.get("RANK", "0") != "0") as advance:
 
         def report(metrics: dict[str, float]) -> None:
             advance(int(metrics["step"]), trainer.total_steps, _latest(metrics))
 
         trainer = make_trainer(config, on_step=report)
         result = trainer.train(resume=resume)
+        trainer.world.close()
     reason = "" if result.stopped_by == "steps" else f" (stopped by the time limit of {config.run.time_limit_s:g} s)"
-    results.print(f"{result.step} steps done{reason}; checkpoint: {result.checkpoint}", soft_wrap=True)
+    if trainer.world.is_main:
+        results.print(f"{result.step} steps done{reason}; checkpoint: {result.checkpoint}", soft_wrap=True)
 
 
 def _latest(metrics: Mapping[str, float]) -> str:

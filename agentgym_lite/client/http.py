@@ -295,7 +295,7 @@ class HttpBackend:
         unfinished = problem.code in ("pending", "session_busy") and call.kind in _PLURAL
         if unfinished and call.server is not None and self._loop.time() < call.deadline:
             self._enqueue(call.server, call, again=True)
-        elif problem.retry and call.attempts < self._retries and call.kind != "close" and not unfinished:
+        elif problem.retry and call.attempts < self._retries and not unfinished and not _is_gone(call, problem):
             self._retry(call, problem)
         elif call.kind == "close":
             self._forget(call.session)
@@ -306,6 +306,8 @@ class HttpBackend:
             lost = call.kind == "create" or problem.code in ("unknown_session", "environment_failed")
             if lost:
                 self._forget(call.session)
+            if call.kind == "create" and (problem.retry or unfinished) and call.server is not None:  # it may have been made all the same
+                self._close_now(call.params["id"], None, call.server)
             if problem.code == "unknown_item":
                 call.future.set_exception(UnknownItem(problem.message))
             else:
@@ -330,6 +332,12 @@ class HttpBackend:
             session.server.sessions -= 1
             session.closed = closed
 
+    def _close_now(self, session_id: str, session: HttpSession | None, server: Server) -> None:
+        call = _Call("close", {}, json.dumps({"id": session_id}), lambda _: None, session, server=server)
+        call.deadline = self._loop.time() + self._timeout
+        self._calls.add(call)
+        self._route(call)
+
     def _timed_out(self) -> _Problem:
         what = f"no answer within {self._timeout:g} s"
         return _Problem("timeout", what, retry=True, remedy="raise timeout, or look at the server's log")
@@ -353,9 +361,8 @@ class HttpBackend:
                 self._finish(call)
                 call.future.set_exception(self._failure(call, _Problem("closed", "the pool was shut down before the answer came")))
         for session in list(self._sessions):
-            call = _Call("close", {}, json.dumps({"id": session.id}), lambda _: None, session, server=session.server)
-            self._calls.add(call)
-            self._route(call)
+            assert session.server is not None  # it is open
+            self._close_now(session.id, session, session.server)
         deadline = self._loop.time() + SHUTDOWN_S
         while self._calls and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
@@ -366,6 +373,11 @@ class HttpBackend:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.aclose()
+
+
+def _is_gone(call: _Call, problem: _Problem) -> bool:
+    """Whether the session to be closed has gone with its server."""
+    return call.kind == "close" and problem.code == "unreachable"
 
 
 def _problem(status: Any, body: dict[str, Any]) -> _Problem:

@@ -73,7 +73,7 @@ class LocalBackend:
         return self._on(session, session.env.render)
 
     def metadata(self) -> Future[dict[str, Any]]:
-        return self._future(lambda: describe(self._cls), None)
+        return self._future(lambda: describe(self._cls, self._options), None)
 
     def close(self, session: LocalSession) -> Future[None]:
         future: Future[None] = Future()

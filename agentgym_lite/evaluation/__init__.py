@@ -1,5 +1,6 @@
 """Evaluation: suites, agents that play them, metrics with confidence intervals."""
 
+from agentgym_lite.evaluation.compare import compare_agents
 from agentgym_lite.evaluation.evaluate import evaluate, play_missing
 from agentgym_lite.evaluation.intervals import Interval, bootstrap_mean, wilson
 from agentgym_lite.evaluation.metrics import Summary, pass_at_k, summarize
@@ -19,6 +20,7 @@ __all__ = [
     "SuiteItem",
     "Summary",
     "bootstrap_mean",
+    "compare_agents",
     "evaluate",
     "load_suite",
     "make_player",

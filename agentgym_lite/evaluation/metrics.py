@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -21,8 +21,8 @@ class Summary:
     """Figures of one group of episodes. ``None`` where no episode counts.
 
     ``success`` has a Wilson interval when every item was played once, else a bootstrap interval over items (Wilson over items if all
-    agree). ``pass_at[k]`` is the mean
-    over items of the unbiased pass@k. ``invalid_rate`` is per action, ``rounds`` and ``reply_tokens`` are means per episode.
+    agree). ``pass_at[k]`` is the mean over items of the unbiased pass@k. ``invalid_rate`` is per action, ``rounds`` and ``reply_tokens``
+    are means per episode. ``usage`` sums what an endpoint counted (requests, prompt and completion tokens); empty for other agents.
     """
 
     items: int
@@ -35,6 +35,7 @@ class Summary:
     rounds: float | None
     reply_tokens: float | None
     stop_reasons: dict[str, int]
+    usage: dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -59,7 +60,7 @@ def summarize(episodes: Iterable[Trajectory]) -> Summary:
     for e in counted:
         groups[e.spec.group].append(e)
     items = list(groups.values())
-    actions = [t for e in counted for t in e.turns]
+    actions = [t for e in counted for t in e.turns if t.kind == "act"]
     return Summary(
         items=len(items),
         episodes=len(counted),
@@ -68,10 +69,24 @@ def summarize(episodes: Iterable[Trajectory]) -> Summary:
         reward=bootstrap_mean([fmean(e.reward for e in g) for g in items]) if items else None,
         pass_at=_pass_at(items),
         invalid_rate=fmean(t.invalid for t in actions) if actions else None,
-        rounds=fmean(len(e.turns) for e in counted) if counted else None,
-        reply_tokens=fmean(sum(sum(r.action_mask) for r in e.rows) for e in counted) if counted else None,
+        rounds=fmean(e.rounds for e in counted) if counted else None,
+        reply_tokens=fmean(_reply_tokens(e) for e in counted) if counted else None,
         stop_reasons=dict(sorted(Counter(e.stop_reason.value for e in counted).items())),
+        usage=_usage(episodes),
     )
+
+
+def _reply_tokens(episode: Trajectory) -> int:
+    """Sampled tokens; an endpoint does not show them, but may count them."""
+    counted: int = episode.info.get("usage", {}).get("completion_tokens", 0)
+    return sum(sum(r.action_mask) for r in episode.rows) or counted
+
+
+def _usage(episodes: Iterable[Trajectory]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for e in episodes:
+        total.update(e.info.get("usage", {}))
+    return dict(total)
 
 
 def _success_interval(items: Sequence[Sequence[Trajectory]]) -> Interval | None:

@@ -1,25 +1,43 @@
-"""Agents that can be evaluated, behind one interface: experts, random agents, and models on the native engine."""
+"""Agents that can be evaluated, behind one interface: experts, random agents, models on the native engine, models behind an endpoint."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from agentgym_lite.agents import ExpertPolicy, RandomPolicy, ReAct, TextPolicy
+from agentgym_lite.agents import Scaffold, make_scaffold
 from agentgym_lite.client import EnvClient, SessionPool
 from agentgym_lite.config import RolloutConfig
+from agentgym_lite.evaluation.processes import SHARD, make_policy, play_in_processes
 from agentgym_lite.models import TINY, model_dir
-from agentgym_lite.rollout.types import EpisodeSpec, Trajectory, derive_seed
+from agentgym_lite.rollout.types import EpisodeSpec, Trajectory
+
+if TYPE_CHECKING:
+    from agentgym_lite.rollout.openai import ChatEndpoint
 
 Urls = str | Sequence[str]
 OnEpisode = Callable[[Trajectory], None]
+#: What names a model behind an OpenAI-compatible endpoint.
+ENDPOINT = "openai:"
+#: Default limits on the tokens of a reply: of the native engine, and of an endpoint, whose models think aloud.
+NATIVE_TOKENS, ENDPOINT_TOKENS = 64, 512
 
 
 class AgentError(ValueError):
     """An agent was named that does not exist; the message says which there are."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What plays an environment: its version, and the options that its server, or ``"local"``, was given."""
+
+    version: str
+    options: tuple[str, ...] = ()
 
 
 class Player(Protocol):
@@ -28,8 +46,8 @@ class Player(Protocol):
     agent: str
     settings: Mapping[str, Any]
 
-    def versions(self, envs: Iterable[str]) -> dict[str, str]:
-        """Version of each environment that would be played. Raises ``EnvironmentFailure`` if a server does not answer."""
+    def backends(self, envs: Iterable[str]) -> dict[str, Backend]:
+        """What would play each environment. Raises ``EnvironmentFailure`` if a server does not answer."""
 
     def play(self, specs: Sequence[EpisodeSpec], max_rounds: int, on_episode: OnEpisode) -> None:
         """Play ``specs`` and pass on each episode as it ends."""
@@ -39,37 +57,73 @@ def make_player(
     agent: str,
     url: Urls = "local",
     *,
+    format: str = "react",
+    strategy: str = "plain",
+    memory: str = "full",
     token: str | None = None,
     seed: int = 0,
     temperature: float = 1.0,
-    max_new_tokens: int = 64,
+    max_new_tokens: int | None = None,
     max_length: int = 2048,
     max_sessions: int = 64,
+    workers: int = 1,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeout_s: float = 120.0,
+    concurrency: int = 16,
 ) -> Player:
-    """A player for ``agent``: ``"expert"``, ``"random"``, ``"tiny"``, the folder of a model or a name on the model hub (``org/name``).
+    """A player for ``agent``: ``"expert"``, ``"random"``, ``"tiny"``, the folder of a model, a name on the model hub (``org/name``), or
+    ``"openai:NAME"`` for a model behind an OpenAI-compatible endpoint.
 
-    Environments are at ``url`` (see :class:`~agentgym_lite.client.SessionPool`). The other settings are a model's: sampling
-    ``temperature`` (0 is greedy), tokens per reply and per episode, episodes at a time. Raises ``AgentError`` and ``ModelError``.
+    ``format``, ``strategy`` and ``memory`` are those of :func:`~agentgym_lite.agents.make_scaffold`.
+    Environments are at ``url`` (see :class:`~agentgym_lite.client.SessionPool`). An expert or a random agent with local environments may
+    play in several processes (``workers``; the calling program must then be importable, as scripts with an ``if __name__ ==
+    "__main__"`` are). Settings of a model: sampling ``temperature`` (0 is greedy), tokens per reply and per episode, episodes at a time
+    (``max_sessions``; with an endpoint, ``concurrency``). ``base_url``, ``api_key`` and ``timeout_s`` are those of
+    :class:`~agentgym_lite.rollout.openai.ChatEndpoint`. Raises ``AgentError``, ``ModelError``, ``EndpointError``.
     """
+    scaffold = make_scaffold(format, strategy, memory)
     if agent in ("expert", "random"):
-        return TextPlayer(agent, url, token, seed)
+        return TextPlayer(agent, url, token, seed, workers).acting_by(scaffold)
+    if agent.startswith(ENDPOINT):
+        from agentgym_lite.rollout.openai import ChatEndpoint
+
+        if not (name := agent.removeprefix(ENDPOINT)):
+            raise AgentError(f"expected a model's name behind {ENDPOINT!r}, found none; write for example openai:gpt-4o-mini")
+        tokens = max_new_tokens or ENDPOINT_TOKENS
+        endpoint = ChatEndpoint(
+            name, base_url=base_url, api_key=api_key, temperature=temperature, max_new_tokens=tokens, timeout_s=timeout_s
+        )
+        sampling = {"temperature": temperature, "max_new_tokens": tokens}
+        return EndpointPlayer(agent, url, token, seed, endpoint, concurrency, sampling).acting_by(scaffold)
     path = Path(agent).expanduser()
     if agent != TINY and not path.is_dir() and (agent.count("/") != 1 or path.parent.exists()):
-        raise AgentError(f"expected expert, random, tiny, the folder of a model or a hub name (org/name) as agent, found {agent!r:.200}")
-    return ModelPlayer(agent, url, token, seed, temperature, max_new_tokens, max_length, max_sessions)
+        raise AgentError(
+            f"expected expert, random, tiny, the folder of a model, a hub name (org/name) or openai:NAME as agent, found {agent!r:.200}"
+        )
+    tokens = max_new_tokens or NATIVE_TOKENS
+    return ModelPlayer(agent, url, token, seed, temperature, tokens, max_length, max_sessions).acting_by(scaffold)
 
 
 class _Base:
     def __init__(self, agent: str, url: Urls, token: str | None, settings: Mapping[str, Any]) -> None:
         self.agent, self.settings = agent, settings
         self._url, self._token = url, token
+        self._scaffold = Scaffold()
 
-    def versions(self, envs: Iterable[str]) -> dict[str, str]:
+    def acting_by(self, scaffold: Scaffold) -> Self:
+        """The same player with this action format, strategy and memory, which join its settings."""
+        self._scaffold = scaffold
+        self.settings = {**self.settings, **scaffold.settings}
+        return self
+
+    def backends(self, envs: Iterable[str]) -> dict[str, Backend]:
         found = {}
         for env in sorted(envs):
             for address in [self._url] if isinstance(self._url, str) else self._url:
                 with EnvClient(env, address, self._token, timeout=20.0, retries=1) as client:
-                    found[env] = str(client.metadata()["version"])
+                    metadata = client.metadata()
+                    found[env] = Backend(str(metadata["version"]), tuple(metadata.get("options", ())))
         return found
 
     def _pools(self, specs: Sequence[EpisodeSpec], stack: ExitStack) -> dict[str, SessionPool]:
@@ -77,25 +131,61 @@ class _Base:
 
 
 class TextPlayer(_Base):
-    """An expert or a random agent."""
+    """An expert or a random agent, in this process or, with local environments, spread over ``workers`` processes."""
 
-    def __init__(self, agent: str, url: Urls, token: str | None, seed: int) -> None:
+    def __init__(self, agent: str, url: Urls, token: str | None, seed: int, workers: int = 1) -> None:
         super().__init__(agent, url, token, {"agent": agent, "seed": seed} if agent == "random" else {"agent": agent})
         self._seed = seed
+        self._workers = workers if url in ("local", ["local"], ("local",)) else 1  # a server does the work itself
 
     def play(self, specs: Sequence[EpisodeSpec], max_rounds: int, on_episode: OnEpisode) -> None:
         """Play ``specs`` with a new policy for each."""
+        if self._workers > 1 and len(specs) > SHARD:
+            play_in_processes(self.agent, self._seed, self._scaffold.settings, specs, max_rounds, on_episode, self._workers)
+            return
         from agentgym_lite.rollout.play import play
 
         with ExitStack() as stack:
-            play(self._policy, specs, self._pools(specs, stack), max_rounds, on_episode=on_episode)
+            policy = partial(make_policy, self.agent, self._seed, self._scaffold)
+            play(policy, specs, self._pools(specs, stack), max_rounds, scaffold=self._scaffold, on_episode=on_episode)
 
-    def _policy(self, spec: EpisodeSpec) -> TextPolicy:
-        return ExpertPolicy(spec.env) if self.agent == "expert" else RandomPolicy(spec.env, derive_seed(self._seed, spec, 0))
+
+class EndpointPlayer(_Base):
+    """A model behind an OpenAI-compatible endpoint."""
+
+    def __init__(
+        self,
+        agent: str,
+        url: Urls,
+        token: str | None,
+        seed: int,
+        endpoint: ChatEndpoint,
+        concurrency: int,
+        sampling: Mapping[str, Any],
+    ) -> None:
+        super().__init__(agent, url, token, {"agent": agent, "base_url": endpoint.base_url, "seed": seed, **sampling})
+        self._seed, self._endpoint, self._concurrency = seed, endpoint, concurrency
+
+    def play(self, specs: Sequence[EpisodeSpec], max_rounds: int, on_episode: OnEpisode) -> None:
+        """Play ``specs``, several at a time. Raises ``EndpointError`` if the endpoint fails."""
+        from agentgym_lite.rollout.openai import play_chat
+
+        with ExitStack() as stack:
+            pools = self._pools(specs, stack)
+            play_chat(
+                self._endpoint,
+                specs,
+                pools,
+                max_rounds,
+                run_seed=self._seed,
+                concurrency=self._concurrency,
+                scaffold=self._scaffold,
+                on_episode=on_episode,
+            )
 
 
 class ModelPlayer(_Base):
-    """A causal language model that speaks ReAct. It is loaded when it first plays."""
+    """A causal language model. It is loaded when it first plays."""
 
     def __init__(
         self,
@@ -139,7 +229,7 @@ class ModelPlayer(_Base):
         except ValueError as e:
             raise AgentError(f"the model in '{self._folder}' cannot play: {e}") from e
         with ExitStack() as stack:
-            collector = Collector(engine, renderer, self._pools(specs, stack), ReAct(), self._rollout)
+            collector = Collector(engine, renderer, self._pools(specs, stack), self._scaffold, self._rollout)
             collector.collect(specs, max_rounds, self._seed, greedy=self._greedy, on_episode=on_episode)
 
 

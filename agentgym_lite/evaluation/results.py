@@ -74,6 +74,10 @@ class ResultsFolder:
         episode = self.episodes.get(episode_key(spec))
         return episode is not None and episode.stop_reason is not StopReason.ENV_ERROR
 
+    def of(self, specs: Iterable[EpisodeSpec]) -> list[Trajectory]:
+        """Those of ``specs`` that have been played, in that order: figures must not depend on which episode happened to end first."""
+        return [self.episodes[key] for spec in specs if (key := episode_key(spec)) in self.episodes]
+
     def add(self, episode: Trajectory) -> None:
         """Append a finished episode to the file at once."""
         with (self.path / EPISODES).open("a", encoding="utf-8") as f:

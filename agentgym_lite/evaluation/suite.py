@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,19 @@ class SuiteItem:
 
 @dataclass(frozen=True)
 class Suite:
-    """A fixed list of items. ``title`` says how much of the full suite it covers; ``versions`` are those of the environments."""
+    """A fixed list of items. ``title`` says how much of the full suite it covers; ``versions`` are those of the environments.
+
+    ``needs`` names, for an environment whose items are not the shipped ones, the options that its server must be started with;
+    ``notes`` tells for each environment where its item ids come from.
+    """
 
     name: str
     title: str
     versions: Mapping[str, str]
     items: tuple[SuiteItem, ...]
     hash: str
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def select(self, only: Sequence[str] = ()) -> Suite:
         """The items whose environment, task or ``env/task`` is named in ``only``, all of them if it is empty.
@@ -57,22 +63,31 @@ class Suite:
                 known = sorted({i.env for i in self.items}) + sorted({f"{i.env}/{i.task}" for i in self.items})
                 raise SuiteError(f"suite {self.name} has no environment or task {name!r:.80}; it has {', '.join(known)}")
         items = tuple(i for i in self.items if _names(i) & set(only))
-        return Suite(self.name, self.title, self.versions, items, self.hash)
+        return replace(self, items=items)
 
 
 def _names(item: SuiteItem) -> set[str]:
     return {item.env, item.task, f"{item.env}/{item.task}"}
 
 
-def content_hash(items: Iterable[SuiteItem], versions: Mapping[str, str]) -> str:
+def content_hash(items: Iterable[SuiteItem], versions: Mapping[str, str], needs: Mapping[str, Sequence[str]]) -> str:
     """SHA-256 over all that the manifest fixes; independent of file layout and order of keys."""
-    content = {"items": [asdict(i) for i in items], "versions": dict(versions)}
+    content = {"items": [asdict(i) for i in items], "versions": dict(versions), "needs": {env: list(n) for env, n in needs.items()}}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def manifest_text(name: str, title: str, versions: Mapping[str, str], items: Sequence[SuiteItem]) -> str:
+def manifest_text(
+    name: str,
+    title: str,
+    versions: Mapping[str, str],
+    items: Sequence[SuiteItem],
+    needs: Mapping[str, Sequence[str]] | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> str:
     """A manifest as written to disk: JSON, one item per line, so that changes read well in a diff."""
-    head = {"name": name, "title": title, "hash": content_hash(items, versions), "versions": dict(sorted(versions.items()))}
+    needs = {env: list(options) for env, options in sorted((needs or {}).items())}
+    head = {"name": name, "title": title, "hash": content_hash(items, versions, needs), "versions": dict(sorted(versions.items()))}
+    head |= {"needs": needs, "notes": dict(sorted((notes or {}).items()))}
     rows = ",\n".join("    " + json.dumps(asdict(i)) for i in items)
     return json.dumps(head, indent=2)[:-2] + ',\n  "items": [\n' + rows + "\n  ]\n}\n"
 
@@ -83,14 +98,16 @@ def load_suite(name: str | Path) -> Suite:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         items = tuple(SuiteItem(**i) for i in data["items"])
-        suite = Suite(data["name"], data["title"], _strings(data["versions"]), items, data["hash"])
+        needs = {env: tuple(options) for env, options in data.get("needs", {}).items()}
+        notes = _strings(data.get("notes", {}))
+        suite = Suite(data["name"], data["title"], _strings(data["versions"]), items, data["hash"], needs, notes)
     except FileNotFoundError:
         known = ", ".join(sorted(p.stem for p in SUITES.glob("*.json"))) or "none"
         raise SuiteError(f"expected a suite or a manifest file, found nothing called '{name}'; shipped suites: {known}") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as e:
         why = f"{type(e).__name__}: {e}"
         raise SuiteError(f"'{path}' is not a suite manifest ({why}); make it again with scripts/build_suites.py") from None
-    found = content_hash(suite.items, suite.versions)
+    found = content_hash(suite.items, suite.versions, suite.needs)
     if found != suite.hash:
         raise SuiteError(
             f"'{path}' does not match its own hash (expected {suite.hash:.12}, found {found:.12}): it was edited by hand. "

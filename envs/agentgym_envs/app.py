@@ -1,10 +1,9 @@
-"""The web application: every environment under ``/{env}/``, single and batched calls, errors that say what to do."""
+"""The web application: every environment under ``/{env}/``, single and batched calls, errors that say what to do; and the facades."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -17,11 +16,15 @@ from starlette.responses import Response
 
 import agentgym_envs
 from agentgym_envs.batch import run_batch
+from agentgym_envs.facades import add_facades
+from agentgym_envs.facades.service import json_body, lookup
 from agentgym_envs.guard import Guard, error_response
 from agentgym_envs.sessions import ServiceError, SessionManager
 from agentgym_envs.wire import dumps
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
+#: Most entries of a batch, and most seconds that it may be told to wait.
+MAX_ENTRIES, MAX_WAIT_S = 4096, 86_400
 #: Threads per environment: one environment that hangs cannot take those of another.
 THREADS = 128
 
@@ -86,10 +89,14 @@ class _Service:
         if plural not in body:
             return await self.answer(lambda: self._entry(endpoint, body))
         entries, wait_s = body[plural], body.get("wait_s")
-        timed = wait_s is None or (isinstance(wait_s, int | float) and not isinstance(wait_s, bool) and wait_s >= 0)
+        timed = wait_s is None or (isinstance(wait_s, int | float) and not isinstance(wait_s, bool) and 0 <= wait_s <= MAX_WAIT_S)
         if not isinstance(entries, list) or not timed or body.keys() - {plural, "wait_s"}:
-            expected = f'{{"{plural}": [...]}} with an optional "wait_s" (seconds)'
+            expected = f'{{"{plural}": [...]}} with an optional "wait_s" (seconds, at most {MAX_WAIT_S})'
             raise ServiceError(422, "invalid_request", f"expected the body {expected}, found the fields {sorted(body)!r:.200}")
+        if len(entries) > MAX_ENTRIES:
+            raise ServiceError(
+                413, "batch_too_large", f"expected at most {MAX_ENTRIES} entries, found {len(entries)}; send fewer at once"
+            )
         jobs = [self._job(endpoint, entry) for entry in entries]
         results = await run_batch(jobs, wait_s, self.limiter)
         return _json(200, b'{"results":[' + b",".join(results) + b"]}")
@@ -144,6 +151,7 @@ def create_app(
     app.add_middleware(Guard, token=token, max_body_bytes=max_body_bytes)
     _add_errors(app)
     _add_routes(app, services)
+    add_facades(app, services)
     return app
 
 
@@ -165,13 +173,6 @@ async def _lifespan(services: Mapping[str, _Service], ttl_s: float) -> AsyncIter
 
 
 def _add_routes(app: FastAPI, services: Mapping[str, _Service]) -> None:
-    def service_of(env: str) -> _Service:
-        if env not in services:
-            known = ", ".join(sorted(services))
-            message = f"expected one of the environments served here ({known}), found {env!r:.80}; start it with `agl serve NAME`"
-            raise ServiceError(404, "unknown_environment", message)
-        return services[env]
-
     @app.get("/")
     @app.get("/health")
     async def health() -> Response:
@@ -181,7 +182,7 @@ def _add_routes(app: FastAPI, services: Mapping[str, _Service]) -> None:
 
     def add_post(endpoint: str, summary: str) -> None:
         async def post(env: str, request: Request) -> Response:
-            return await service_of(env).post(endpoint, await _body(request, empty_ok=endpoint == "create"))
+            return await lookup(services, env).post(endpoint, await json_body(request, empty_ok=endpoint == "create"))
 
         app.post(f"/{{env}}/{endpoint}", summary=summary, name=endpoint)(post)
 
@@ -192,7 +193,7 @@ def _add_routes(app: FastAPI, services: Mapping[str, _Service]) -> None:
 
     def add_get(endpoint: str, call: Callable[[SessionManager, str], dict[str, Any]], summary: str) -> None:
         async def get(env: str, session_id: Annotated[str, Query(alias="id", min_length=1, max_length=128)]) -> Response:
-            service = service_of(env)
+            service = lookup(services, env)
             return await service.answer(lambda: call(service.manager, session_id))
 
         app.get(f"/{{env}}/{endpoint}", summary=summary, name=endpoint)(get)
@@ -204,26 +205,13 @@ def _add_routes(app: FastAPI, services: Mapping[str, _Service]) -> None:
     @app.get("/{env}/health")
     async def env_health(env: str) -> Response:
         """Open sessions, limits and counts."""
-        return _json(200, dumps(service_of(env).manager.health()))
+        return _json(200, dumps(lookup(services, env).manager.health()))
 
     @app.get("/{env}/metadata")
     async def metadata(env: str) -> Response:
         """Name, version, instructions, items and tasks of each split."""
-        service = service_of(env)
+        service = lookup(services, env)
         return await service.answer(service.manager.metadata)
-
-
-async def _body(request: Request, empty_ok: bool) -> dict[str, Any]:
-    raw = await request.body()
-    if not raw and empty_ok:
-        return {}
-    try:
-        data = json.loads(raw)
-    except (ValueError, RecursionError) as e:
-        raise ServiceError(400, "malformed_json", f"expected a JSON object as the body, found {raw[:80]!r} ({e!s:.120})") from None
-    if not isinstance(data, dict):
-        raise ServiceError(422, "invalid_request", f"expected a JSON object as the body, found {type(data).__name__}")
-    return data
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -19,6 +19,9 @@ Split = Literal["train", "eval"]
 _REGISTRY: dict[str, str] = {
     "textcraft": "agentgym_envs.textcraft:TextCraft",
     "babyai": "agentgym_envs.babyai:BabyAI",
+    "webarena": "agentgym_envs.webarena:WebArena",
+    "sciworld": "agentgym_envs.sciworld:SciWorld",
+    "searchqa": "agentgym_envs.searchqa:SearchQA",
 }
 
 

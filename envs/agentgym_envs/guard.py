@@ -1,4 +1,4 @@
-"""What every request must pass before it reaches an endpoint: the shared token and the limit on its size."""
+"""What every request must pass before it reaches an endpoint: the shared token, the limit on its size, and that no other site sent it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,29 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 #: Rest of a refused body that is read and thrown away, as a multiple of the limit, and seconds spent on it: a client that is cut off
 #: while it is still sending never gets to see the answer.
 DRAIN_FACTOR, DRAIN_S = 16, 5.0
+JSON = b"application/json"
 
 
 def error_response(error: ServiceError) -> Response:
     """The error as JSON with its status."""
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
     return Response(dumps(error.body()), error.status, headers, media_type="application/json")
+
+
+def _foreign_page(headers: dict[bytes, bytes]) -> ServiceError | None:
+    """Browsers let any web page send requests to this machine: only pages that came from this server may."""
+    origin = headers.get(b"origin")
+    if origin is None or origin.partition(b"://")[2] == headers.get(b"host"):
+        return None
+    return ServiceError(403, "foreign_origin", f"expected no page of another site to connect, found the origin {origin[:80]!r}")
+
+
+def _not_json(headers: dict[bytes, bytes]) -> ServiceError | None:
+    given = headers.get(b"content-type", JSON)
+    if given.partition(b";")[0].strip().lower() == JSON:
+        return None
+    message = f"expected a body of JSON and the header 'Content-Type: application/json', or none, found {given[:80]!r}"
+    return ServiceError(415, "unsupported_media_type", message)
 
 
 class Guard:
@@ -37,16 +54,17 @@ class Guard:
         self._expected = None if token is None else f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        headers = dict(scope["headers"])
-        refusal = self._refusal(scope["path"], headers)
+        headers, is_http = dict(scope["headers"]), scope["type"] == "http"
+        refusal = self._refusal(scope["path"], headers) or _foreign_page(headers) or _not_json(headers)
         if refusal is not None:
-            await self._drain(receive)
-            await error_response(refusal)(scope, receive, send)
+            if is_http:
+                await self._drain(receive)
+            await error_response(refusal)(scope, receive, send)  # a handshake is refused with the same answer
             return
-        await self._app(scope, self._counted(receive), send)
+        await self._app(scope, self._counted(receive) if is_http else receive, send)
 
     def _refusal(self, path: str, headers: dict[bytes, bytes]) -> ServiceError | None:
         given = headers.get(b"authorization", b"")

@@ -50,7 +50,7 @@ def serve(
     """
     app = _app(envs, token, max_sessions, ttl_s, max_body_bytes)
     with _bind(host, port, token) as sock:
-        server = uvicorn.Server(_config(app))
+        server = uvicorn.Server(_config(app, max_body_bytes))
         on_ready(_url(sock))  # the socket listens already: early requests wait until the application is up
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[sock])
@@ -69,7 +69,7 @@ def background_server(
     """A server on this machine in a thread of this process, for notebooks and tests; gives its address. Raises ``ServeError``."""
     app = _app(envs, token, max_sessions, ttl_s, max_body_bytes)
     with _bind("127.0.0.1", port, token) as sock:
-        server = uvicorn.Server(_config(app))
+        server = uvicorn.Server(_config(app, max_body_bytes))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, name="agentgym-server", daemon=True)
         thread.start()
         try:
@@ -153,9 +153,16 @@ def _url(sock: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _config(app: FastAPI) -> uvicorn.Config:
-    # Clients keep connections open between training steps; the default of 5 s would make them reconnect all the time.
-    return uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=120, timeout_graceful_shutdown=STOP_S)
+def _config(app: FastAPI, max_message_bytes: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        # Clients keep connections open between training steps; the default of 5 s would make them reconnect all the time.
+        timeout_keep_alive=120,
+        timeout_graceful_shutdown=STOP_S,
+        ws_max_size=max_message_bytes,
+    )
 
 
 if __name__ == "__main__":

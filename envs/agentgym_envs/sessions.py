@@ -42,6 +42,7 @@ class Session:
     env: Environment | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     closed: bool = False
+    unwanted: bool = False  # to be closed by whoever holds the lock
     episode: tuple[str | int, int] | None = None
     observation: Observation | None = None
     turn: int = 0
@@ -112,8 +113,9 @@ class SessionManager:
             return self._begin(session, item_id, seed)
 
     def close(self, session_id: str) -> dict[str, Any]:
-        """End a session: ``{"id": ..., "closed": true}``."""
+        """End a session: ``{"id": ..., "closed": true}``. One that is at work (``session_busy``) ends as soon as that is done."""
         session = self._get(session_id)
+        session.unwanted = True
         with self._locked(session):
             self._remove(session, "closed")
         return {"id": session.id, "closed": True}
@@ -177,6 +179,13 @@ class SessionManager:
             assert session.observation is not None
             return {"id": session.id, "turn": session.turn} | observation_to_wire(session.observation)
 
+    def episode(self, session_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The answers to the reset and to the latest step (empty before the first) of the running episode."""
+        session = self._get(session_id)
+        with self._locked(session):
+            self._env(session)
+            return session.opening, session.answer
+
     def available_actions(self, session_id: str) -> dict[str, Any]:
         """``{"actions": [...]}``."""
         session = self._get(session_id)
@@ -195,12 +204,12 @@ class SessionManager:
     def health(self) -> dict[str, Any]:
         """Number of open sessions, limits, and counts since the start."""
         limits = {"max_sessions": self.max_sessions, "ttl_s": self.ttl_s}
-        return {"status": "ok", "env": self.name, "sessions": len(self)} | limits | self._counts
+        return {"status": "healthy", "env": self.name, "sessions": len(self)} | limits | self._counts
 
     def metadata(self) -> dict[str, Any]:
         """What :func:`agentgym_envs.wire.describe` says, worked out once."""
         if self._metadata is None:
-            self._metadata = describe(self.environment)
+            self._metadata = describe(self.environment, self._options)
         return self._metadata
 
     # -- inside --------------------------------------------------------------------------------------------------------------------
@@ -241,6 +250,8 @@ class SessionManager:
             yield
         finally:
             session.last_used = self._clock()
+            if session.unwanted:
+                self._remove(session, "closed")
             session.lock.release()
 
     def _env(self, session: Session) -> Environment:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agentgym_envs.core import Environment, Observation, Split, StepResult
@@ -53,13 +53,18 @@ def step_from_wire(data: Mapping[str, Any]) -> StepResult:
     return StepResult(observation_from_wire(data), float(data["reward"]), bool(data["done"]), dict(data["info"]))
 
 
-def describe(cls: type[Environment]) -> dict[str, Any]:
-    """``name, version, instructions`` and, per split, ``item_counts``, ``tasks`` (items per sub-task) and ``items``."""
+def describe(cls: type[Environment], options: Iterable[str] = ()) -> dict[str, Any]:
+    """``name, version, description, instructions`` and, per split, ``item_counts``, ``tasks`` (items per sub-task) and ``items``.
+
+    ``options`` are the names of the constructor's options that are not left at their defaults.
+    """
     items = {split: cls.items(split) for split in SPLITS}
     return {
         "name": cls.name,
         "version": cls.version,
+        "description": (cls.__doc__ or cls.name).strip().partition("\n")[0],
         "instructions": cls.instructions,
+        "options": sorted(options),
         "item_counts": {split: len(ids) for split, ids in items.items()},
         "tasks": {split: dict(Counter(cls.task_of(i) for i in ids)) for split, ids in items.items()},
         "items": items,

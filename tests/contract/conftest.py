@@ -8,6 +8,7 @@ import fake_envs
 import pytest
 
 from agentgym_envs.core import environment_class, names
+from agentgym_envs.sciworld import JavaNotFound, require_java
 from agentgym_envs.server import background_server
 from agentgym_lite.client import EnvClient
 from agentgym_lite.probes import register_probes
@@ -46,6 +47,11 @@ def where(request: pytest.FixtureRequest) -> str | list[str]:
 
 @pytest.fixture(scope="session", params=CONTRACT_ENVS)
 def env(request: pytest.FixtureRequest) -> str:
+    if request.param == "sciworld":
+        try:
+            require_java()
+        except JavaNotFound as e:
+            pytest.skip(str(e))
     return request.param
 
 

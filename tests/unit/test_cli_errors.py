@@ -102,7 +102,7 @@ def test_an_edited_manifest(agl, tmp_path):
 
 
 def test_an_unknown_task(agl, tmp_path):
-    assert_one_error(agl("eval", "--agent", "expert", "--only", "sciworld", "--out", tmp_path), "no environment or task 'sciworld'")
+    assert_one_error(agl("eval", "--agent", "expert", "--only", "alfworld", "--out", tmp_path), "no environment or task 'alfworld'")
 
 
 @pytest.mark.parametrize("name", ["no/such/model", "expart"])

@@ -1,0 +1,7 @@
+"""Task families of the shop: those that ask, and those that change something."""
+
+from __future__ import annotations
+
+from agentgym_envs.webarena.sites.shopping.tasks import changing, reading
+
+TEMPLATES = (*reading.TEMPLATES, *changing.TEMPLATES)
