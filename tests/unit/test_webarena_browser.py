@@ -282,3 +282,14 @@ def test_shared_pages_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert visit().view() == visit().view()
     assert calls == [f"{ORIGIN}/?q=shared"]
+
+
+def test_changed_pages_are_never_shared() -> None:
+    """A closed session's memory address may be reused by the next one: its pages must not be."""
+    for name in ("first", "second", "third"):
+        driver = Driver(TextBrowser, "/add")
+        page = driver.do(driver.page.type_into(driver.page.find("textbox", "Text"), name))
+        page = driver.do(page.click(page.find("button", "Add")))
+        assert [row.texts[0] for row in page.rows("Notes")][3:] == [name]
+        driver.close()
+        del driver

@@ -179,8 +179,25 @@ def available(world: World) -> list[str]:
             actions.append(verb)
         except ActionError:
             continue
-    routes = Routes(world)
-    for thing in things_in_view(world):
-        if routes.end(thing.position):
+    things = things_in_view(world)
+    reached = _cells_in_reach(world) if things else set()
+    for thing in things:
+        if not reached.isdisjoint(_neighbours(thing.position)):
             actions += [f"{verb} {thing.name}" for verb in _ENDING if not _objection(world, verb, thing)]
     return [*actions, CHECK]
+
+
+def _cells_in_reach(world: World) -> set[Position]:
+    """Known cells that the agent can walk to: those of :class:`Routes`, without the paths, which take four times as long."""
+    free = world.free(known_only=True)
+    reached, frontier = {world.pose[:2]}, [world.pose[:2]]
+    while frontier:
+        new = free.intersection(_neighbours(frontier.pop())) - reached
+        reached |= new
+        frontier += new
+    return reached
+
+
+def _neighbours(position: Position) -> list[Position]:
+    x, y = position
+    return [(x + dx, y + dy) for dx, dy in STEPS]

@@ -84,6 +84,7 @@ class Jvm:
         parameters = GatewayParameters(auto_field=True, port=port, read_timeout=CALL_TIMEOUT_S)
         self._gateway = JavaGateway(gateway_parameters=parameters, java_process=self.process)
         with self.calling():
+            self._silence()
             self._random = self._singleton("scala.util.Random$")
             self._ids = self._singleton("util.UniqueIdentifier$")
         Jvm.started.add(self)
@@ -145,6 +146,12 @@ class Jvm:
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         self._gateway.close()
+
+    def _silence(self) -> None:
+        # The simulator prints a page per call. py4j would read that from a pipe in a Python thread, which would then set the pace.
+        io = self._gateway.jvm.java.io
+        nowhere = io.PrintStream(io.BufferedOutputStream(io.FileOutputStream(os.devnull)))
+        self._gateway.jvm.java.lang.System.setOut(nowhere)
 
     def _singleton(self, name: str) -> Any:
         return self._gateway.jvm.java.lang.Class.forName(name).getField("MODULE$").get(None)

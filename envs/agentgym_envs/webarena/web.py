@@ -51,7 +51,7 @@ class Web(Protocol):
         """Answer one request to an allowed URL."""
 
     def key(self, url: str) -> object | None:
-        """What the page at ``url`` depends on besides URL and cookies; equal keys give equal pages; ``None`` if that is unknown."""
+        """What the page at ``url`` depends on besides URL and cookies; equal keys give equal pages; ``None``: do not keep it."""
 
     def login(self) -> dict[str, Cookies]:
         """Cookies by origin that a fresh browser starts with."""
@@ -115,10 +115,9 @@ class SiteWeb:
         return response
 
     def key(self, url: str) -> object | None:
-        """The site's generation while its content is still pristine; changed content belongs to this session alone."""
+        """Only pages of untouched content are equal for all sessions."""
         parts = urlsplit(url)
-        generation = self.databases.generation(self.sites[f"{parts.scheme}://{parts.netloc}"].name)
-        return 0 if generation == 0 else (id(self), generation)
+        return None if self.databases.generation(self.sites[f"{parts.scheme}://{parts.netloc}"].name) else "pristine"
 
     def login(self) -> dict[str, Cookies]:
         """The site's user is logged in from the start."""
