@@ -7,7 +7,6 @@ weights, and a resumed run would no longer equal an unbroken one.
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -65,7 +64,8 @@ class AdapterOff:
     """A view of a ``PeftModel`` that computes with the adapter switched off. It shares all weights with the model and owns none."""
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        #: The model with its adapter.
+        self.policy = model
 
     def get_decoder(self) -> Any:
         """The decoder as a function; the adapter is on again when it returns."""
@@ -73,13 +73,13 @@ class AdapterOff:
 
     def get_output_embeddings(self) -> nn.Module:
         """The head, which never has an adapter."""
-        head: nn.Module = self._model.get_output_embeddings()
+        head: nn.Module = self.policy.get_output_embeddings()
         return head
 
     @torch.no_grad()
     def _decode(self, **inputs: Any) -> Any:
-        with self._model.disable_adapter():
-            return self._model.get_decoder()(**inputs)
+        with self.policy.disable_adapter():
+            return self.policy.get_decoder()(**inputs)
 
 
 @torch.no_grad()
@@ -110,19 +110,9 @@ def merged_state(model: Any) -> dict[str, Tensor]:
     return out
 
 
-def save_merged(model: Any, folder: Path) -> None:
-    """Write a ``PeftModel``: the merged model into ``folder``, where ``from_pretrained`` finds it, and the adapter below it."""
-    base_model(model).save_pretrained(folder, state_dict=merged_state(model), max_shard_size="1000GB")
-    model.save_pretrained(folder / ADAPTER_DIR)
-
-
-def load_adapter(model: Any, folder: Path) -> None:
-    """Put the adapter that :func:`save_merged` wrote to ``folder`` into ``model``, bit by bit."""
-    import peft
-    from safetensors.torch import load_file
-
-    stored = load_file(folder / ADAPTER_DIR / "adapter_model.safetensors")
-    peft.set_peft_model_state_dict(model, stored, adapter_name=_NAME)
+def adapter_weights(model: Any) -> dict[str, Tensor]:
+    """The trained weights of a ``PeftModel``'s adapter by the names that peft gives them in files."""
+    return {name.replace(f".{_NAME}.", "."): p for name, p in model.named_parameters() if f".{_NAME}." in name}
 
 
 def _check_targets(model: Any, targets: str | tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,17 @@ def load_model(path: str | Path = TINY, dtype: str = "float32") -> Any:
         raise ModelError(f"expected dtype {', '.join(_DTYPES)}, found {dtype!r}")
     torch = import_module("torch")
     return _load("AutoModelForCausalLM", path, dtype=getattr(torch, _DTYPES[dtype])).eval()
+
+
+def checkpoint_layers(model: Any) -> None:
+    """Let the decoder's layers compute their activations again in the backward pass instead of keeping them.
+
+    Not by the switch of transformers, which has no effect on a model in evaluation mode. Safe to call twice.
+    """
+    checkpoint = import_module("torch.utils.checkpoint").checkpoint
+    for layer in model.get_decoder().layers:
+        if not isinstance(layer.forward, partial):
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False)
 
 
 def load_tokenizer(path: str | Path = TINY) -> Any:

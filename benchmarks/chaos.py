@@ -125,6 +125,7 @@ class FaultyNetwork:
         return self
 
     def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._server.kill()
@@ -192,6 +193,13 @@ class FaultyNetwork:
             return await _message(reader)
         finally:
             writer.close()
+
+    async def _hang_up(self) -> None:
+        self._listener.close()
+        calls = list(self._calls)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
 
     async def _restart(self) -> None:
         self._listener.close()

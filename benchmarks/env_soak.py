@@ -8,7 +8,6 @@ training split; one in ten is the expert's, to the end.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import statistics
@@ -38,7 +37,6 @@ def soak(env: str, episodes: int) -> dict[str, Any]:
     for n in range(episodes):
         steps += play(env, items[n % len(items)], n)
         if (n + 1) % max(1, episodes // SAMPLES) == 0:
-            gc.collect()
             samples.append((n + 1, tree_kib(os.getpid())))
     seconds = time.perf_counter() - began
     rates = {"episodes_per_s": round(episodes / seconds, 1), "seconds": round(seconds, 1)}

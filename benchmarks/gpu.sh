@@ -28,6 +28,8 @@ for benchmark in benchmarks/rollout_*.py; do # those that can run on a device of
   fi
 done
 
+step plan_memory 120 "$PYTHON" benchmarks/plan_memory.py --device cuda --only 1.5b_lora 1.5b_full --out "$OUT/plan_memory.json"
+
 if [ ${#failed[@]} -gt 0 ]; then
   echo "failed: ${failed[*]}"
   exit 1

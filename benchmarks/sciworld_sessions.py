@@ -44,13 +44,17 @@ class Http:
     def __init__(self, url: str) -> None:
         address = urlsplit(url)
         self._path, self._connection = address.path, HTTPConnection(address.hostname or "", address.port, timeout=600)
+        self._used = time.monotonic()
 
     def post(self, endpoint: str, body: dict[str, Any]) -> dict[str, Any]:
         """The answer, which must be no error."""
+        if time.monotonic() - self._used > 4.0:  # uvicorn ends connections that are idle for 5 seconds
+            self._connection.close()
         headers = {"Content-Type": "application/json"}
         self._connection.request("POST", f"{self._path}/{endpoint}", json.dumps(body), headers)
         response = self._connection.getresponse()
         answer: Any = json.loads(response.read())
+        self._used = time.monotonic()
         assert response.status == 200, answer
         assert answer is True or "error" not in answer, answer
         return answer if isinstance(answer, dict) else {}

@@ -24,7 +24,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ START_S = 300.0
 
 @dataclass(frozen=True)
 class Script:
-    """What a session does, again and again: an item, its number for AgentGym's server, and actions that do not end the episode."""
+    """What a session does, again and again: an item, its number in requests, and actions that do not end the episode."""
 
     item: str
     number: int
@@ -64,8 +66,7 @@ def record(env: str, sessions: int) -> list[Script]:
             if result.done:
                 break
             actions.append(action)
-        index = cls.item_index(item)
-        scripts.append(Script(item, agentgym_number(index) if env == "sciworld" else index, tuple(actions or ["inventory"])))
+        scripts.append(Script(item, cls.item_index(item), tuple(actions or ["inventory"])))
     core.close()
     return scripts
 
@@ -73,11 +74,14 @@ def record(env: str, sessions: int) -> list[Script]:
 class Connection:
     """One kept-alive connection, on a bare socket: httpx's pool costs more than some of the servers measured here."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, prefix: str) -> None:
-        self._reader, self._writer, self._prefix = reader, writer, prefix
+    def __init__(self, port: int, prefix: str) -> None:
+        self._port, self._prefix = port, prefix
+        self._reader: asyncio.StreamReader | None = None
 
     async def post(self, endpoint: str, body: dict[str, Any]) -> Any:
         """The answer to one request. Raises ``RuntimeError`` for an error, AgentGym's in answers of status 200 included."""
+        if self._reader is None or self._reader.at_eof():  # its server hangs up after 5 idle seconds
+            self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
         content = json.dumps(body).encode()
         head = f"POST {self._prefix}/{endpoint} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         self._writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
@@ -93,7 +97,7 @@ class Connection:
 
 async def same_requests(port: int, prefix: str, scripts: Sequence[Script], seconds: float, used: Callable[[], int]) -> dict[str, Any]:
     """AgentGym's protocol, every session on a connection of its own and at its own pace; ``used`` is the server's memory in KiB."""
-    connections = [Connection(*await asyncio.open_connection("127.0.0.1", port), prefix) for _ in scripts]
+    connections = [Connection(port, prefix) for _ in scripts]
     ids = [(created if isinstance(created := await c.post("create", {}), int) else created["id"]) for c in connections]
     spent, taken = [0.0] * len(scripts), [0] * len(scripts)
 
@@ -172,7 +176,9 @@ def measured(pid: int, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def compare(env: str, args: argparse.Namespace) -> dict[str, Any]:
     """The rows of one environment, and how many times better ours is."""
     scripts = record(env, args.sessions)
-    some = scripts[: args.sciworld_sessions] if env == "sciworld" else scripts
+    some = scripts
+    if env == "sciworld":
+        some = [replace(s, number=agentgym_number(s.number)) for s in scripts[: args.sciworld_sessions]]
     rows: dict[str, Any] = {}
     with agentgym_server(env, args.agentgym, args.python) as (port, process):
         pid = process.pid
@@ -210,6 +216,7 @@ def main() -> int:
     for env in args.envs:
         results = json.loads(args.out.read_text()) if args.out.exists() else {}
         results[env] = compare(env, args) | circumstances()
+        results[env]["versions"] |= {name: version(name) for name in ("uvloop", "httptools") if find_spec(name)}  # what uvicorn takes up
         args.out.write_text(json.dumps(results, indent=2) + "\n")
     print(f"written to {args.out}")
     return 0

@@ -24,7 +24,10 @@ _MARK = "demo.json"
 
 
 def run_training(config_path: Path, overrides: Sequence[str], presets: Sequence[str], resume: bool) -> None:
-    """Train and say where the checkpoint is; of several processes the main one says it. Raises ``ConfigError``, ``CheckpointError``, ``EnvironmentFailure``, ``TrainingError``."""
+    """Train and say where the checkpoint is; of several processes the main one says it.
+
+    Raises ``ConfigError``, ``CheckpointError``, ``EnvironmentFailure``, ``TrainingError``.
+    """
     config = load_config(config_path, overrides, presets)
     for env in config.environments:
         environment_class(env)  # an unknown name is told before the model is loaded

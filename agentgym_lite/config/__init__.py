@@ -35,6 +35,7 @@ from agentgym_lite.config.methods import (
     TrajectoriesSource,
 )
 from agentgym_lite.config.run import (
+    AgentConfig,
     CommonRunConfig,
     Config,
     EnvConfig,
@@ -45,11 +46,13 @@ from agentgym_lite.config.run import (
     RolloutConfig,
     RoundsConfig,
     RunConfig,
+    VllmConfig,
 )
 
 __all__ = [
     "ALGORITHM_CONFIGS",
     "METHODS",
+    "AgentConfig",
     "AgentEvolConfig",
     "AgentTrajSource",
     "AlgorithmConfig",
@@ -86,6 +89,7 @@ __all__ = [
     "SFTConfig",
     "ScheduledOptimConfig",
     "TrajectoriesSource",
+    "VllmConfig",
     "load_config",
     "parse_config",
 ]

@@ -19,13 +19,30 @@ AnyConfig = Config | SFTConfig | DPOConfig | AgentEvolConfig
 METHODS: dict[str, type[AnyConfig]] = {"rl": Config, "sft": SFTConfig, "dpo": DPOConfig, "agentevol": AgentEvolConfig}
 
 
-def load_config(path: str | Path, overrides: Sequence[str] = ()) -> AnyConfig:
-    """Read a YAML file and apply ``dotted.key=value`` overrides (values are YAML; list items by index, ``envs.0.url=local``).
+def load_config(path: str | Path, overrides: Sequence[str] = (), presets: Sequence[str] = ()) -> AnyConfig:
+    """Read a YAML file, put presets on it and apply ``dotted.key=value`` overrides (values are YAML; list items by index).
 
-    The top-level key ``method`` says which class comes back. Raises ``ConfigError`` for a missing file, bad YAML, an unknown key or a
-    value that is not allowed.
+    A file may say ``extends: [a.yaml, b.yaml]`` (one name or several, relative to itself): those are read first, in that order, then
+    the file itself, and then each of ``presets``, a YAML file or the name of one in the folder ``presets`` beside the config. What is read
+    later wins, setting by setting; lists are replaced whole. The top-level key ``method`` says which class comes back. Raises
+    ``ConfigError`` for a missing file, bad YAML, an unknown key or a value that is not allowed.
     """
     path = Path(path)
+    data = _read(path)
+    for name in presets:
+        data = _merge(data, _read(_preset(path, name)))
+    for item in overrides:
+        key, eq, raw = item.partition("=")
+        if not eq or not key:
+            raise ConfigError(f"expected an override such as run.steps=10, found {item!r}")
+        _set(data, key, yaml.safe_load(raw))
+    return parse_config(data)
+
+
+def _read(path: Path, within: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A file over all that it extends. ``within`` are the files that are being read already."""
+    if path.resolve() in within:
+        raise ConfigError(f"'{path}' extends itself, by way of {', '.join(p.name for p in within)}; take one 'extends' out")
     try:
         data = yaml.safe_load(path.read_text())
     except FileNotFoundError:
@@ -34,12 +51,34 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> AnyConfig:
         raise ConfigError(f"'{path}' is not readable YAML: {e}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"'{path}' must hold a mapping of sections such as {', '.join(Config.model_fields)}; found {type(data).__name__}")
-    for item in overrides:
-        key, eq, raw = item.partition("=")
-        if not eq or not key:
-            raise ConfigError(f"expected an override such as run.steps=10, found {item!r}")
-        _set(data, key, yaml.safe_load(raw))
-    return parse_config(data)
+    bases = data.pop("extends", [])
+    bases = [bases] if isinstance(bases, str) else bases
+    if not isinstance(bases, list) or not all(isinstance(b, str) for b in bases):
+        raise ConfigError(f"'{path}': 'extends' takes a file name or a list of them, found {bases!r:.80}")
+    merged: dict[str, Any] = {}
+    for base in bases:
+        merged = _merge(merged, _read(path.parent / base, (*within, path.resolve())))
+    return _merge(merged, data)
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """``above`` put on ``below``: sections setting by setting, everything else replaced."""
+    out = dict(below)
+    for key, value in above.items():
+        old = out.get(key)
+        out[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return out
+
+
+def _preset(config: Path, name: str) -> Path:
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    folder = config.parent / "presets"
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml"))) or "none"
+        raise ConfigError(f"expected a preset of '{folder}' ({known}) or a YAML file, found '{name}'")
+    return path
 
 
 def parse_config(data: dict[str, Any]) -> AnyConfig:

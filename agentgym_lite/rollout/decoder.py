@@ -75,6 +75,7 @@ class CachedDecoder:
         self.cache = torch.zeros(shape, dtype=cache_dtype, device=device)
         rope = model.model.rotary_emb
         angles = torch.arange(max_length).float()[:, None] * rope.inv_freq.detach().float().cpu()
+        self._layers: dict[int, _Layer] = {}
         #: RoPE as multiplication by a complex number: [max_length, 1, head_dim / 2].
         self._rotation = torch.polar(torch.full_like(angles, float(rope.attention_scaling)), angles)[:, None].to(device)
         self.load()
@@ -88,7 +89,8 @@ class CachedDecoder:
             head = self._model.lm_head.weight
             self._head = self._embedding if head is base.embed_tokens.weight else self._copy(head)
             self._norm = self._copy(base.norm.weight)
-        self._layers = [self._load_layer(block) for block in base.layers]
+        for number, block in enumerate(base.layers):  # one at a time: old and new weights never exist side by side
+            self._layers[number] = self._load_layer(block)
         self.cache.zero_()
 
     def _load_layer(self, block: Any) -> _Layer:
@@ -138,7 +140,7 @@ class CachedDecoder:
         bounds = [len(single), *(len(single) + np.cumsum([p.count for p in prompts], dtype=np.int64)).tolist()]
 
         x = F.embedding(tokens, self._embedding)
-        for layer, (keys, values) in zip(self._layers, self.cache, strict=True):
+        for layer, (keys, values) in zip(self._layers.values(), self.cache, strict=True):
             q, k, v = self._project(layer, x, rotation)
             keys.view(-1, self.head_dim).index_copy_(0, write, k.reshape(-1, self.head_dim))
             values.view(-1, self.head_dim).index_copy_(0, write, v.reshape(-1, self.head_dim))

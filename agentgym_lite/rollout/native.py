@@ -19,7 +19,7 @@ from agentgym_lite.rollout.decoder import CachedDecoder, Prompt
 from agentgym_lite.rollout.types import Generation, SamplingParams
 
 #: Prompt tokens per forward pass; bounds the memory of activations. A longer prompt runs alone.
-_PROMPT_TOKENS = 8192
+PROMPT_TOKENS = 8192
 
 
 @dataclass
@@ -205,11 +205,11 @@ class NativeEngine:
 
 
 def _batches(queue: Sequence[_Session]) -> Iterator[list[_Session]]:
-    """Split the queue, in order, into lists of at most ``_PROMPT_TOKENS`` waiting tokens; one list, maybe empty, at least."""
+    """Split the queue, in order, into lists of at most ``PROMPT_TOKENS`` waiting tokens; one list, maybe empty, at least."""
     batch: list[_Session] = []
     size = 0
     for s in queue:
-        if batch and size + len(s.waiting) > _PROMPT_TOKENS:
+        if batch and size + len(s.waiting) > PROMPT_TOKENS:
             yield batch
             batch, size = [], 0
         batch.append(s)

@@ -4,11 +4,11 @@ from agentgym_lite.training.agentevol import AgentEvolTrainer
 from agentgym_lite.training.checkpoint import CheckpointError, latest_checkpoint
 from agentgym_lite.training.data import DataError
 from agentgym_lite.training.dpo import DPOTrainer
+from agentgym_lite.training.errors import TrainingError
 from agentgym_lite.training.loop import TrainLoop, TrainResult
 from agentgym_lite.training.make import make_trainer
 from agentgym_lite.training.sft import SFTTrainer
 from agentgym_lite.training.trainer import Trainer
-from agentgym_lite.training.update import TrainingError
 
 __all__ = [
     "AgentEvolTrainer",

@@ -84,7 +84,7 @@ class AgentEvolTrainer(TrainLoop[AgentEvolConfig, Exploration | None]):
         if step:
             expert = read_data(out, self._digest).get("expert", [])
         else:
-            expert = gather(config.data.sources, renderer, pools, config.run.seed)
+            expert = gather(config.data.sources, renderer, pools, config.run.seed, config.agent)
             self._digest = write_data(out, {"expert": expert})
         self._set, self._about = usable(expert, config.data)
         self._sizes, self._ends = [len(self._set)], [self._steps_for(len(self._set))]
@@ -93,7 +93,7 @@ class AgentEvolTrainer(TrainLoop[AgentEvolConfig, Exploration | None]):
         explored = _read_explored(out / EXPLORED_FILE)
         while self._ends[-1] < step:
             self._extend(explored.get(len(self._ends) + 1, []))
-        self._player = PolicyPlayer(self.model, renderer, pools, config.rollout, config.run.seed)
+        self._player = PolicyPlayer(self.model, renderer, pools, config.rollout, config.run.seed, config.agent)
 
     def _steps_for(self, size: int) -> int:
         run = self.config.run

@@ -22,10 +22,10 @@ class Batch:
     """``B`` right-padded rows of ``T`` positions, sorted by episode and time; tensors are ``[B, T]`` unless noted.
 
     ``mask`` is 1.0 where the target was sampled by the policy; ``rewards`` and ``engine_logprobs`` are 0 elsewhere. ``turns`` numbers the
-    turn of each target, ``anchors`` the observation that this turn answers: alike for alike observations of one group. Of each row,
-    ``[B]``: ``lengths``, its ``episodes`` number and ``groups`` number, and whether it is in the loss (``in_loss``), not in the baselines
-    alone. Padding is token 0: under causal attention nothing real can see it. The rest is filled by the update, or ``advantages`` by
-    whoever has them already.
+    turn of each target, ``anchors`` the observation that this turn answers: alike for alike observations (and kinds of turn) of one
+    group. Of each row, ``[B]``: ``lengths``, its ``episodes`` number and ``groups`` number, and whether it is in the loss (``in_loss``),
+    not in the baselines alone. Padding is token 0: under causal attention nothing real can see it. The rest is filled by the update, or
+    ``advantages`` by whoever has them already.
     """
 
     input_ids: Tensor
@@ -83,7 +83,7 @@ class Batch:
             mask[b, :n] = torch.tensor(row.action_mask[1:], dtype=torch.float32)
             rewards[b, :n] = torch.tensor(_token_rewards(trajectory, k, None if turn_rewards is None else turn_rewards[i]))[1:]
             turns[b, :n] = torch.tensor(row.turn_ids[1:])
-            numbers = [seen[(trajectory.spec.group, t.observation)] for t in trajectory.turns]
+            numbers = [seen[(trajectory.spec.group, t.kind, t.observation)] for t in trajectory.turns]
             anchors[b, :n] = torch.tensor([numbers[t] if 0 <= t < len(numbers) else 0 for t in row.turn_ids[1:]])
             logprobs[b, :n] = torch.where(mask[b, :n].bool(), torch.tensor(row.logprobs[1:]), 0.0)
         episodes = torch.tensor([e for e, _, _ in rows], dtype=torch.long)
@@ -91,6 +91,12 @@ class Batch:
         trained = torch.tensor([in_loss is None or in_loss[i] for _, i, _ in rows], dtype=torch.bool)
         spread = None if advantages is None else torch.tensor([advantages[i] for _, i, _ in rows])[:, None] * mask
         return cls(ids, targets, mask, rewards, turns, anchors, logprobs, lengths, episodes, group, trained, spread).to(device)
+
+    @property
+    def episode_tokens(self) -> Tensor:
+        """Sampled tokens of each row's episode, over all its rows here; ``[B]``."""
+        counts = self.mask.sum(-1)
+        return counts.new_zeros(int(self.episodes.max()) + 1).index_add(0, self.episodes, counts)[self.episodes]
 
     @property
     def samples(self) -> Samples:

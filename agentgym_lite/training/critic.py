@@ -34,5 +34,5 @@ class Critic(nn.Module):
         elif self.kind == "detached_head":
             hidden = hidden.detach()
         with torch.autocast(hidden.device.type, enabled=False):  # a head in bfloat16 could not tell close values apart
-            values: Tensor = self.head(hidden.float())[..., 0]
+            values: Tensor = self.head(hidden.float()).sum(-1)  # one number; an index would be a view, which FSDP cannot watch
         return values

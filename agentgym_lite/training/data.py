@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from agentgym_envs.core import environment_class, names
-from agentgym_lite.agents import ChatRenderer, opening_messages
+from agentgym_lite.agents import ChatRenderer, make_scaffold
 from agentgym_lite.agents.chat import Message
-from agentgym_lite.config import FilterConfig
+from agentgym_lite.config import ConfigError, FilterConfig
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, TokenRow, Trajectory, Turn
 from agentgym_lite.training.items import stable_seed
 
@@ -83,7 +83,8 @@ def parse_agent_traj(record: Any, renderer: ChatRenderer) -> Trajectory:
     if isinstance(reward, bool) or not isinstance(reward, int | float) or not 0 <= reward <= 1:
         raise DataError(f"item '{item_id}': expected a reward from 0 to 1, found {reward!r:.80}; scale it first")
     turns = [Turn(messages[i - 1]["content"], messages[i]["content"], None) for i in range(first, len(messages), 2)]
-    rows = _rows(renderer, messages, trained, turns)
+    said = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
+    rows = _rows(renderer, [_Reply(messages[:i], messages[i]["content"], i == said[0], trained[i]) for i in said], turns)
     next(t for t in reversed(turns) if t.end > t.start).reward = float(reward)
     final = messages[-1]["content"] if messages[-1]["role"] == "user" else ""
     stop = StopReason.SUCCESS if reward == 1 else StopReason.FAILURE
@@ -102,51 +103,81 @@ def env_of(item_id: str) -> str:
 # -- tokens --------------------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Reply:
+    """A reply, the prompt that it answers, and whether that prompt begins a row and the reply is trained."""
+
+    prompt: Sequence[Message]
+    text: str
+    rewritten: bool
+    trained: bool = True
+
+
 def in_tokens_of(trajectory: Trajectory, renderer: ChatRenderer) -> Trajectory:
-    """The episode with token rows for this tokenizer: its own if they say the same, else made from its text."""
-    instructions = environment_class(trajectory.spec.env).instructions
-    messages: list[Message] = opening_messages(instructions, trajectory.turns[0].observation)
-    for turn, after in zip(trajectory.turns, [*trajectory.turns[1:], None], strict=True):
-        messages.append({"role": "assistant", "content": turn.reply})
-        if after is not None:
-            messages.append({"role": "user", "content": after.observation})
+    """The episode with token rows for this tokenizer: its own if they say the same, else made from its text.
+
+    Raises ``DataError`` if its agent (``info["agent"]``) is not known here, or would not have held this conversation.
+    """
     turns = [replace(t) for t in trajectory.turns]
-    rows = _rows(renderer, messages, [m["role"] == "assistant" for m in messages], turns)
+    rows = _rows(renderer, _retold(trajectory), turns)
     if _text(trajectory.rows, renderer) == _text(rows, renderer):
         return trajectory
     return replace(trajectory, rows=rows, turns=turns)
 
 
-def _rows(renderer: ChatRenderer, messages: Sequence[Message], trained: Sequence[bool], turns: Sequence[Turn]) -> list[TokenRow]:
+def _retold(trajectory: Trajectory) -> list[_Reply]:
+    """What the policy was shown before each of its replies."""
+    try:
+        scaffold = make_scaffold(**trajectory.info.get("agent", {}))
+    except (ConfigError, TypeError) as e:
+        raise DataError(f"item '{trajectory.spec.item_id}': its agent cannot be made here: {e}") from None
+    dialogue = scaffold.dialogue(trajectory.spec.env, environment_class(trajectory.spec.env).instructions)
+    dialogue.begin(trajectory.turns[0].observation)
+    out = []
+    for turn, after in zip(trajectory.turns, [*trajectory.turns[1:], None], strict=True):
+        if turn.kind != dialogue.kind:
+            raise DataError(f"item '{trajectory.spec.item_id}': expected a turn of kind '{dialogue.kind}', found one of kind '{turn.kind}'")
+        out.append(_Reply(dialogue.messages, turn.reply, dialogue.rewritten))
+        dialogue.rewritten = False
+        acted = dialogue.add_reply(turn.reply) is not None
+        if after is None:
+            break
+        if dialogue.needs_reset:
+            dialogue.begin(after.observation)
+        elif acted and not (after.kind == "reflection" and dialogue.fail(after.observation)):
+            dialogue.observe(after.observation)
+    return out
+
+
+def _rows(renderer: ChatRenderer, replies: Sequence[_Reply], turns: Sequence[Turn]) -> list[TokenRow]:
     """Token rows of a conversation, as if the policy had sampled its trained replies; sets ``row, start, end`` of ``turns``.
 
     ``turns`` belong to the last replies; what comes before is opening. A reply that was cut has no end-of-turn token.
     """
-    replies = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
     skipped = len(replies) - len(turns)
     rows: list[TokenRow] = []
     ids: list[int] = []
     whole = True
-    for k, i in enumerate(replies):
+    for k, reply in enumerate(replies):
         number = k - skipped
-        if k == 0:
-            context, new_row = renderer.opening(messages[:i]), True
+        if reply.rewritten:
+            context, new_row = renderer.opening(reply.prompt), True
         else:
-            delta = renderer.next_turn(messages[:i], ids, finished_by_stop=whole)
+            delta = renderer.next_turn(reply.prompt, ids, finished_by_stop=whole)
             context, new_row = delta.ids, delta.rewrote_history
         if new_row:
             rows.append(TokenRow())
         rows[-1].append_context(context, -1 if new_row or number <= 0 else number)
         whole = number < 0 or not turns[number].truncated
-        ids = renderer.reply(messages[i]["content"], whole)
+        ids = renderer.reply(reply.text, whole)
         start = len(rows[-1])
-        if trained[i]:
+        if reply.trained:
             rows[-1].append_action(ids, [0.0] * len(ids), number)
         else:
             rows[-1].append_context(ids, max(number, -1))
         if number >= 0:
             turn = turns[number]
-            turn.row, turn.start, turn.end = len(rows) - 1, start, start + len(ids) if trained[i] else start
+            turn.row, turn.start, turn.end = len(rows) - 1, start, start + len(ids) if reply.trained else start
     return rows
 
 

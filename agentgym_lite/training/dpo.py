@@ -46,12 +46,12 @@ class DPOTrainer(EpochTrainer[DPOConfig, Pair]):
         self._reference = frozen_reference(self.model)
 
     def _gather(self, renderer: ChatRenderer, pools: Mapping[str, SessionPool]) -> dict[str, list[Trajectory]]:
-        data, seed = self.config.data, self.config.run.seed
-        expert = gather(data.expert, renderer, pools, stable_seed(seed, "expert"))
-        own = gather([s for s in data.own if not isinstance(s, PolicySource)], renderer, pools, stable_seed(seed, "own"))
+        data, seed, agent = self.config.data, self.config.run.seed, self.config.agent
+        expert = gather(data.expert, renderer, pools, stable_seed(seed, "expert"), agent)
+        own = gather([s for s in data.own if not isinstance(s, PolicySource)], renderer, pools, stable_seed(seed, "own"), agent)
         for number, source in enumerate(data.own):
             if isinstance(source, PolicySource):
-                player = PolicyPlayer(self.model, renderer, pools, self.config.rollout, seed)
+                player = PolicyPlayer(self.model, renderer, pools, self.config.rollout, seed, agent)
                 own += player.play(starts_of(expert, source), rounds_at(source.envs, 1), f"own source {number}")
         return {"expert": expert, "own": own}
 

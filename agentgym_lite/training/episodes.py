@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from agentgym_lite.agents import ChatRenderer
 from agentgym_lite.algorithms import upstream
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, TokenRow, Trajectory
-from agentgym_lite.training.update import TrainingError
+from agentgym_lite.training.errors import TrainingError
 
 #: A reward for the whole episode, credited to its last turn, or one number per turn.
 RewardFn = Callable[[Trajectory], float | Sequence[float]]

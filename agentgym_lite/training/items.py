@@ -75,10 +75,22 @@ def stable_seed(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") >> 1
 
 
+def _published(env: EnvConfig, split: Split) -> list[str]:
+    from agentgym_lite.evaluation.published import PublishedError, published_items  # most runs need neither it nor `datasets`
+
+    try:
+        return published_items(env.name, split, str(env.items))
+    except PublishedError as e:
+        raise ConfigError(f"envs: '{env.name}': items: {e}") from None
+
+
 def task_items(env: EnvConfig, split: Split = "train") -> list[str]:
-    """Items of a split that belong to the tasks of ``env``. Raises ``ConfigError`` if a task is unknown or there are no items."""
+    """Items of a split that belong to the tasks of ``env``.
+
+    Raises ``ConfigError`` if a task is unknown, there are no items, or published ones (``env.items``) cannot be read.
+    """
     cls = environment_class(env.name)
-    items = cls.items(split)
+    items = cls.items(split) if env.items is None else _published(env, split)
     kind = {"train": "training", "eval": "evaluation"}[split]
     if env.tasks:
         tasks = {i: cls.task_of(i) for i in items}

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from agentgym_lite.algorithms import entropy_from_logits
+from agentgym_lite.sharding import compute_whole
 
 #: Logits (positions x vocabulary) that exist at one time; 2^25 float32 numbers are 128 MiB.
 CHUNK_LOGITS = 2**25
@@ -46,6 +47,24 @@ def token_stats(
     chunks are then computed again in the backward pass instead of being kept. Without ``entropy`` it is 0 and costs nothing. ``critic``
     is given ``input_ids`` and the last hidden states.
     """
+
+    def compute() -> TokenStats:
+        return _token_stats(model, input_ids, targets, mask, temperature, entropy, entropy_grad, critic, chunk_logits)
+
+    return compute_whole(model, compute)
+
+
+def _token_stats(
+    model: Any,
+    input_ids: Tensor,
+    targets: Tensor,
+    mask: Tensor,
+    temperature: float,
+    entropy: bool,
+    entropy_grad: bool,
+    critic: Callable[[Tensor, Tensor], Tensor] | None,
+    chunk_logits: int,
+) -> TokenStats:
     hidden = model.get_decoder()(input_ids=input_ids, use_cache=False).last_hidden_state
     chosen = mask.bool()
     states, wanted = hidden[chosen], targets[chosen]

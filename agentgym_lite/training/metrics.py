@@ -32,7 +32,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory], rewards: Sequence[float]
         out["success/mean"] = fmean(t.success for t, _ in played)
     turns = [turn for t, _ in played for turn in t.turns]
     if turns:
-        out["rate/invalid_action"] = fmean(t.invalid for t in turns)
+        out["rate/invalid_action"] = fmean(t.invalid for t in turns if t.kind == "act") if any(t.kind == "act" for t in turns) else 0.0
         out["rate/truncated_turn"] = fmean(t.truncated for t in turns)
     for env, limit in max_rounds.items():
         out[f"env/{env}/max_rounds"] = limit
@@ -40,7 +40,7 @@ def rollout_metrics(trajectories: Sequence[Trajectory], rewards: Sequence[float]
         if mine:
             out[f"env/{env}/reward"] = fmean(r for _, r in mine)
             out[f"env/{env}/success"] = fmean(t.success for t, _ in mine)
-            out[f"env/{env}/rounds_mean"] = fmean(len(t.turns) for t, _ in mine)
+            out[f"env/{env}/rounds_mean"] = fmean(t.rounds for t, _ in mine)
         for task in sorted({t.task for t, _ in mine}):
             out[f"task/{env}/{task}/success"] = fmean(t.success for t, _ in mine if t.task == task)
     return {k: float(v) for k, v in out.items()}
@@ -73,6 +73,20 @@ class UpdateSums:
         for name, value in losses.items():
             self._losses[name] += value
         self._norms.append(norms)
+
+    @classmethod
+    def merged(cls, parts: Sequence[UpdateSums]) -> UpdateSums:
+        """Those of several processes, which made the same updates; losses and norms are the same in all."""
+        out = cls()
+        for part in parts:
+            for name, (total, n) in part._tokens.items():
+                seen, count = out._tokens.get(name, (0.0, 0.0))
+                out._tokens[name] = (seen + total, count + n)
+            out._diff_sum += part._diff_sum
+            out._diff_max = max(out._diff_max, part._diff_max)
+            out._diff_n += part._diff_n
+        out._losses, out._norms = parts[0]._losses, parts[0]._norms
+        return out
 
     def metrics(self) -> dict[str, float]:
         """Means over tokens, and over updates."""

@@ -6,32 +6,48 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentgym_lite.agents import ChatRenderer, ExpertPolicy, ReAct
+import torch
+
+from agentgym_lite.agents import ChatRenderer, make_scaffold
 from agentgym_lite.client import SessionPool
-from agentgym_lite.config import EnvConfig, ExpertSource, PolicySource, RolloutConfig
+from agentgym_lite.config import AgentConfig, EnvConfig, ExpertSource, PolicySource, RolloutConfig
 from agentgym_lite.rollout import Collector, NativeEngine, play
+from agentgym_lite.rollout.play import expert_policy
 from agentgym_lite.rollout.schedulers import make_scheduler
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, Trajectory
+from agentgym_lite.training.errors import TrainingError
 from agentgym_lite.training.items import ItemSampler, stable_seed
-from agentgym_lite.training.update import TrainingError
 
 
 def make_collector(
-    model: Any, renderer: ChatRenderer, pools: Mapping[str, SessionPool], rollout: RolloutConfig
+    model: Any, renderer: ChatRenderer, pools: Mapping[str, SessionPool], rollout: RolloutConfig, agent: AgentConfig
 ) -> tuple[NativeEngine, Collector]:
     """The native engine over ``model``, with a snapshot of its weights, and a collector that plays with it."""
     device = next(model.parameters()).device
     engine = NativeEngine(
-        model, max_sessions=rollout.max_sessions, max_length=rollout.max_length, stop_ids=renderer.stop_ids, device=device
+        model,
+        max_sessions=rollout.max_sessions,
+        max_length=rollout.max_length,
+        stop_ids=renderer.stop_ids,
+        device=device,
+        dtype=None if rollout.dtype is None else getattr(torch, rollout.dtype),
     )
-    return engine, Collector(engine, renderer, pools, ReAct(), rollout)
+    return engine, Collector(engine, renderer, pools, make_scaffold(**agent.model_dump()), rollout)
 
 
 class PolicyPlayer:
     """Plays episodes with the model's weights of the moment."""
 
-    def __init__(self, model: Any, renderer: ChatRenderer, pools: Mapping[str, SessionPool], rollout: RolloutConfig, seed: int) -> None:
-        self._engine, self._collector = make_collector(model, renderer, pools, rollout)
+    def __init__(
+        self,
+        model: Any,
+        renderer: ChatRenderer,
+        pools: Mapping[str, SessionPool],
+        rollout: RolloutConfig,
+        seed: int,
+        agent: AgentConfig = AgentConfig(),  # noqa: B008 - frozen
+    ) -> None:
+        self._engine, self._collector = make_collector(model, renderer, pools, rollout, agent)
         self._seed = seed
 
     def play(self, specs: Sequence[EpisodeSpec], max_rounds: Mapping[str, int], purpose: str, greedy: bool = False) -> list[Trajectory]:
@@ -41,10 +57,13 @@ class PolicyPlayer:
         return _played(trajectories, purpose)
 
 
-def play_experts(source: ExpertSource, renderer: ChatRenderer, pools: Mapping[str, SessionPool], seed: int) -> list[Trajectory]:
-    """The expert's episodes, with rows as if a policy had sampled them; a pure function of the seed."""
+def play_experts(
+    source: ExpertSource, renderer: ChatRenderer, pools: Mapping[str, SessionPool], seed: int, agent: AgentConfig
+) -> list[Trajectory]:
+    """The expert's episodes, told as ``agent`` would, with rows as if a policy had sampled them; a pure function of the seed."""
     specs = ItemSampler(source.envs, source.n, stable_seed(seed, "expert")).groups_at(1)
-    episodes = play(lambda spec: ExpertPolicy(spec.env), specs, pools, rounds_at(source.envs, 1), renderer=renderer)
+    scaffold = make_scaffold(**agent.model_dump())
+    episodes = play(expert_policy(scaffold), specs, pools, rounds_at(source.envs, 1), scaffold=scaffold, renderer=renderer)
     return _played(episodes, "the expert's episodes")
 
 

@@ -25,7 +25,7 @@ class SFTTrainer(EpochTrainer[SFTConfig, Trajectory]):
     """
 
     def _gather(self, renderer: ChatRenderer, pools: Mapping[str, SessionPool]) -> dict[str, list[Trajectory]]:
-        return {"expert": gather(self.config.data.sources, renderer, pools, self.config.run.seed)}
+        return {"expert": gather(self.config.data.sources, renderer, pools, self.config.run.seed, self.config.agent)}
 
     def _examples(self, sets: Mapping[str, Sequence[Trajectory]]) -> tuple[list[Trajectory], dict[str, float]]:
         return usable(sets.get("expert", ()), self.config.data)

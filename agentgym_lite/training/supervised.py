@@ -21,14 +21,15 @@ from torch import Tensor
 
 from agentgym_lite.agents import ChatRenderer
 from agentgym_lite.client import SessionPool
-from agentgym_lite.config import AgentTrajSource, EpochConfig, ExpertSource, ScheduledOptimConfig, TrajectoriesSource
+from agentgym_lite.config import AgentConfig, AgentTrajSource, EpochConfig, ExpertSource, ScheduledOptimConfig, TrajectoriesSource
 from agentgym_lite.rollout.types import Trajectory
 from agentgym_lite.training import checkpoint as ckpt
 from agentgym_lite.training.data import hold_out, read_agent_traj, read_trajectories
+from agentgym_lite.training.errors import TrainingError
 from agentgym_lite.training.items import stable_seed
 from agentgym_lite.training.loop import Counters, OnStep, StepReport, TrainLoop
 from agentgym_lite.training.playing import play_experts
-from agentgym_lite.training.update import TrainingError, lr_at
+from agentgym_lite.training.update import lr_at
 
 #: What a run learns from, in its folder; a resumed run reads it instead of playing or reading the sources again.
 DATA_FILE = "data.jsonl"
@@ -108,12 +109,13 @@ def gather(
     renderer: ChatRenderer,
     pools: Mapping[str, SessionPool],
     seed: int,
+    agent: AgentConfig,
 ) -> list[Trajectory]:
-    """The episodes of all sources, in order. Raises ``DataError``, ``EnvironmentFailure``."""
+    """The episodes of all sources, in order; experts speak as ``agent``. Raises ``DataError``, ``EnvironmentFailure``."""
     out: list[Trajectory] = []
     for number, source in enumerate(sources):
         if isinstance(source, ExpertSource):
-            out += play_experts(source, renderer, pools, stable_seed(seed, "source", number))
+            out += play_experts(source, renderer, pools, stable_seed(seed, "source", number), agent)
         elif isinstance(source, TrajectoriesSource):
             out += read_trajectories(source.path, renderer)
         else:

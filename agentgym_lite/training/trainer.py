@@ -21,12 +21,14 @@ from agentgym_lite.rollout.schedulers import RoundScheduler, StepRoundsScheduler
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, Trajectory
 from agentgym_lite.training.batch import Batch
 from agentgym_lite.training.critic import Critic
+from agentgym_lite.training.distributed import World
 from agentgym_lite.training.episodes import Episodes, RewardFn, as_published, is_overlong, turn_rewards
+from agentgym_lite.training.errors import TrainingError
 from agentgym_lite.training.items import ItemSampler
 from agentgym_lite.training.loop import Counters, OnStep, StepReport, TrainLoop, TrainResult
 from agentgym_lite.training.metrics import rollout_metrics
 from agentgym_lite.training.playing import make_collector
-from agentgym_lite.training.update import PolicyUpdater, TrainingError
+from agentgym_lite.training.update import PolicyUpdater
 
 __all__ = ["RewardFn", "Scheduler", "TrainResult", "Trainer"]
 
@@ -47,7 +49,8 @@ class Trainer(TrainLoop[Config, Episodes]):
 
     ``model`` and ``tokenizer`` replace ``config.model``; ``reward_fn`` replaces the environment's reward by a function of the whole
     trajectory; ``schedulers`` maps an environment's name to a scheduler (or a function step -> rounds) in place of its config's;
-    ``on_step`` is called with the metrics of every step.
+    ``on_step`` is called with the metrics of every step. In several processes (``world``) each plays its share of a step's episodes; all
+    learn from all of them.
 
     A step is a pure function of the weights, the optimizer and ``(seed, step)``, so a resumed run equals an unbroken one. Raises
     ``ConfigError`` for settings that do not fit the environments.
@@ -62,17 +65,26 @@ class Trainer(TrainLoop[Config, Episodes]):
         reward_fn: RewardFn | None = None,
         schedulers: Mapping[str, Scheduler] | None = None,
         on_step: OnStep | None = None,
+        world: World | None = None,
     ) -> None:
-        super().__init__(config, model=model, tokenizer=tokenizer, on_step=on_step)
+        super().__init__(config, model=model, tokenizer=tokenizer, on_step=on_step, world=world)
         self._reward_fn = reward_fn or (None if config.reward is None else load_callable(config.reward, "reward"))
         self._schedulers = _schedulers(config, schedulers or {})
         self._sampler = ItemSampler(config.envs, config.run.groups_per_step, config.run.seed)
         reference = frozen_reference(self.model) if config.algorithm.kl_coef > 0 else None
         self._updater = PolicyUpdater(
-            self.model, config.algorithm, config.optim, temperature=config.rollout.temperature, seed=config.run.seed, reference=reference
+            self.model,
+            config.algorithm,
+            config.optim,
+            temperature=config.rollout.temperature,
+            seed=config.run.seed,
+            reference=reference,
+            world=self.world,
         )
         self.optimizer, self.parameters = self._updater.optimizer, self._updater.parameters
         self._counters: _Counters = _Counters()
+
+    distributed = True
 
     @property
     def critic(self) -> Critic | None:
@@ -85,7 +97,7 @@ class Trainer(TrainLoop[Config, Episodes]):
 
     def _start(self, step: int, pools: Mapping[str, SessionPool], stack: ExitStack) -> None:
         self._renderer = ChatRenderer(self.tokenizer)
-        self._engine, self._collector = make_collector(self.model, self._renderer, pools, self.config.rollout)
+        self._engine, self._collector = make_collector(self.model, self._renderer, pools, self.config.rollout, self.config.agent)
         if self.config.algorithm.upstream_compat and step:
             self._schedulers = {name: _resumed_as_published(s, step) for name, s in self._schedulers.items()}
 
@@ -126,11 +138,16 @@ class Trainer(TrainLoop[Config, Episodes]):
     def _play(self, groups: Sequence[EpisodeSpec], max_rounds: Mapping[str, int], into: Episodes) -> None:
         size = self.config.algorithm.group_size
         specs = [EpisodeSpec(g.env, g.item_id, g.seed, sample) for g in groups for sample in range(size)]
-        trajectories = self._collector.collect(specs, max_rounds, self.config.run.seed)
+
+        def play_share() -> list[tuple[Trajectory, list[float]]]:
+            played = self._collector.collect(specs[self.world.slice_of(len(specs))], max_rounds, self.config.run.seed)
+            return [(t, turn_rewards(t, self._reward_fn)) for t in played]
+
+        judged = [pair for share in self.world.each(play_share) for pair in share]
+        trajectories, rewards = [t for t, _ in judged], [r for _, r in judged]
         learned = trajectories
         if self.config.algorithm.upstream_compat:
             learned = [as_published(t, self._renderer) for t in trajectories]
-        rewards = [turn_rewards(t, self._reward_fn) for t in trajectories]
         number = {g.group: i for i, g in enumerate(groups)}
         usable = [i for i, t in enumerate(learned) if t.trainable]
         flat = grpo_advantages(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -25,15 +25,14 @@ from agentgym_lite.algorithms import (
     value_loss,
 )
 from agentgym_lite.config import OptimConfig, PolicyGradientConfig, PPOConfig
+from agentgym_lite.sharding import put, whole
 from agentgym_lite.training.batch import Batch
 from agentgym_lite.training.critic import Critic
+from agentgym_lite.training.distributed import World
+from agentgym_lite.training.errors import TrainingError
 from agentgym_lite.training.items import stable_seed
 from agentgym_lite.training.logprobs import TokenStats, token_stats
 from agentgym_lite.training.metrics import UpdateSums, value_metrics
-
-
-class TrainingError(RuntimeError):
-    """Training cannot go on; the message says what was found and what to do."""
 
 
 class _Term(NamedTuple):
@@ -59,23 +58,33 @@ class PolicyUpdater:
     or weigh the loss (``tis``). The model stays in evaluation mode: dropout would make the ratio differ from 1 on its own.
 
     ``reference`` is the policy that the KL is measured against, anything that ``token_stats`` can score; ``critic`` is None for algorithms
-    without values. ``parameters`` are those of both by name, in the optimizer's order.
+    without values. ``parameters`` are those of both by name, in the optimizer's order. All three are sharded over ``world``, if it has
+    more than one process.
     """
 
     def __init__(
-        self, model: Any, algorithm: PolicyGradientConfig, optim: OptimConfig, *, temperature: float, seed: int, reference: Any = None
+        self,
+        model: Any,
+        algorithm: PolicyGradientConfig,
+        optim: OptimConfig,
+        *,
+        temperature: float,
+        seed: int,
+        reference: Any = None,
+        world: World = World(),  # noqa: B008 - frozen
     ) -> None:
         self.model = model.eval()
+        self._world = world
         self.reference = reference
         self.kl_coef = algorithm.kl_coef
         self._algorithm, self._optim, self._temperature, self._seed = algorithm, optim, temperature, seed
         self._credit = ALGORITHMS[algorithm.name].credit
+        self.critic = Critic(model, algorithm.critic).eval() if isinstance(algorithm, PPOConfig) else None
+        world.shard(model, reference, self.critic)
         self._policy = {n: p for n, p in model.named_parameters() if p.requires_grad}
         groups: list[dict[str, Any]] = [{"params": list(self._policy.values()), "lr": optim.lr}]
-        self.critic: Critic | None = None
         self._value: dict[str, Tensor] = {}
-        if isinstance(algorithm, PPOConfig):
-            self.critic = Critic(model, algorithm.critic).eval()
+        if isinstance(algorithm, PPOConfig) and self.critic is not None:
             self._value = {f"critic.{n}": p for n, p in self.critic.named_parameters() if p.requires_grad}
             groups.append({"params": list(self._value.values()), "lr": algorithm.critic_lr})
         self._base_lr: list[float] = [g["lr"] for g in groups]
@@ -94,11 +103,10 @@ class PolicyUpdater:
         """The critic's trained weights by name; empty without a critic."""
         return {name: p.detach() for name, p in self._value.items()}
 
-    @torch.no_grad()
     def load_critic(self, tensors: Mapping[str, Tensor]) -> None:
         """Inverse of :meth:`critic_tensors`."""
         for name, p in self._value.items():
-            p.copy_(tensors[name])
+            put(p, tensors[name])
 
     def update(self, batch: Batch, step: int) -> dict[str, float]:
         """Compute advantages and train on the rows that are in the loss; the step's metrics (``docs/algorithms/metrics.md``).
@@ -116,8 +124,9 @@ class PolicyUpdater:
         if not len(batch) or not self._has_signal(batch):
             return metrics
         sums = UpdateSums()
-        for epoch, rows in self._minibatches(len(batch), step):
+        for epoch, rows in self._minibatches(batch.episodes.tolist(), step):
             self._one_update(batch.select(rows), step, sums, first_pass=epoch == 0)
+        sums = UpdateSums.merged(self._world.gather(sums))
         metrics |= before | sums.metrics() | {"tokens/trained": float(batch.mask.sum())}
         if self.reference is not None:
             metrics["policy/kl_coef"] = self.kl_coef
@@ -167,12 +176,35 @@ class PolicyUpdater:
     def _score(self, model: Any, batch: Batch, critic: Critic | None = None) -> TokenStats:
         """Log-probs (and values) of the whole batch under ``model``, without gradient: ``[B, T]``; no entropy."""
         logprobs, values = torch.zeros_like(batch.mask), torch.zeros_like(batch.mask)
-        for rows in batch.micro_batches(self._optim.micro_batch_tokens):
+        for rows in self._passes(batch)[0]:
+            if not rows:
+                self._idle(model, batch, critic)
+                continue
             stats = self._stats(model, batch.select(rows), critic, entropy=False)
             logprobs[rows, : stats.logprobs.shape[1]] = stats.logprobs
             if stats.values is not None:
                 values[rows, : stats.values.shape[1]] = stats.values
-        return TokenStats(logprobs, torch.zeros_like(logprobs), None if critic is None else values)
+        self._world.add(logprobs)
+        return TokenStats(logprobs, torch.zeros_like(logprobs), None if critic is None else self._world.add(values))
+
+    def _passes(self, batch: Batch) -> tuple[list[list[int]], int]:
+        """The rows of each of this process's forward passes, and the passes with rows in all processes.
+
+        Every process gets equally many, some without rows: sharded weights are gathered by all processes together.
+        """
+        shares = self._world.shares(batch.lengths.tolist())
+        limit = self._optim.micro_batch_tokens
+        plans = [[[rows[i] for i in part] for part in batch.select(rows).micro_batches(limit)] for rows in shares]
+        mine = plans[self._world.rank]
+        return mine + [[]] * (max(map(len, plans)) - len(mine)), sum(map(len, plans))
+
+    def _idle(self, model: Any, batch: Batch, critic: Critic | None) -> Tensor:
+        """A pass over one token that touches every weight and adds nothing, for a process that has no rows left; 0."""
+        one = replace(batch.select([0]), mask=torch.ones_like(batch.mask[:1]))
+        one = replace(one, **{name: getattr(one, name)[:, :1] for name in ("input_ids", "targets", "mask")})
+        stats = self._stats(model, one, critic)
+        parts = [stats.logprobs, stats.entropy] + ([] if stats.values is None else [stats.values])
+        return 0.0 * torch.cat(parts).sum()
 
     def _stats(self, model: Any, batch: Batch, critic: Critic | None, *, entropy: bool = True) -> TokenStats:
         return token_stats(
@@ -188,29 +220,38 @@ class PolicyUpdater:
 
     # -- updates ---------------------------------------------------------------------------------------------------------------------
 
-    def _minibatches(self, n: int, step: int) -> Iterator[tuple[int, list[int]]]:
+    def _minibatches(self, episodes_of_rows: Sequence[int], step: int) -> Iterator[tuple[int, list[int]]]:
+        """Epoch and rows of each update; the rows of an episode stay together."""
+        rows_of: dict[int, list[int]] = defaultdict(list)
+        for row, episode in enumerate(episodes_of_rows):
+            rows_of[episode].append(row)
+        episodes = list(rows_of.values())
         for epoch in range(self._epochs):
-            order = np.random.default_rng(stable_seed(self._seed, "minibatches", step, epoch)).permutation(n)
-            for part in np.array_split(order, min(self._algorithm.minibatches, n)):
-                yield epoch, sorted(part.tolist())
+            order = np.random.default_rng(stable_seed(self._seed, "minibatches", step, epoch)).permutation(len(episodes))
+            for part in np.array_split(order, min(self._algorithm.minibatches, len(episodes))):
+                yield epoch, sorted(row for i in part.tolist() for row in episodes[i])
 
     def _one_update(self, batch: Batch, step: int, sums: UpdateSums, first_pass: bool) -> None:
         losses: dict[str, float] = defaultdict(float)
         self.optimizer.zero_grad()
-        micro_batches = batch.micro_batches(self._optim.micro_batch_tokens)
-        for rows in micro_batches:
-            terms = self._terms(batch.select(rows), batch, len(micro_batches), sums, first_pass)
-            means = {name: aggregate(t.values, t.mask, t.mode, t.denom) for name, t in terms.items()}
+        (passes, micro_batches), sizes = self._passes(batch), batch.episode_tokens
+        for rows in passes:
+            if not rows:
+                self._idle(self.model, batch, self.critic).backward()
+                continue
+            terms = self._terms(batch.select(rows), batch, micro_batches, sums, first_pass)
+            means = {name: aggregate(t.values, t.mask, t.mode, t.denom, sizes[rows]) for name, t in terms.items()}
             total = torch.stack([terms[name].weight * mean for name, mean in means.items()]).sum()
-            if not torch.isfinite(total):
-                raise TrainingError(_not_finite("loss", {k: float(v.detach()) for k, v in means.items()}, step))
             total.backward()
             for name, value in (means | {"total": total}).items():
                 losses[name] += float(value.detach())
+        losses = self._world.add_numbers(losses)
+        if not all(map(math.isfinite, losses.values())):  # not earlier: the other processes count on this one's passes
+            raise TrainingError(_not_finite("loss", losses, step))
         norms = {}
         for name, parameters in (("grad_norm", self._policy), ("critic_grad_norm", self._value)):
             if parameters:
-                norms[name] = float(torch.nn.utils.clip_grad_norm_(parameters.values(), self._optim.grad_clip))
+                norms[name] = clip_gradients(parameters.values(), self._optim.grad_clip)
         if not all(map(math.isfinite, norms.values())):
             raise TrainingError(_not_finite("gradient", norms, step))
         self.optimizer.step()
@@ -278,12 +319,20 @@ class PolicyUpdater:
         config = self._algorithm
         if config.upstream_compat:
             return upstream.micro_batch_denominator(part.mask, micro_batches)
-        return config.aggregation, denominator(whole.mask, config.aggregation, config.aggregation_norm)
+        return config.aggregation, denominator(whole.mask, config.aggregation, config.aggregation_norm, whole.episodes)
 
     def _adapt_kl(self, kl: float, episodes: int) -> None:
         config = self._algorithm
         if config.kl_target is not None:
             self.kl_coef = adapted_kl_coef(self.kl_coef, kl, target=config.kl_target, horizon=config.kl_horizon, episodes=episodes)
+
+
+def clip_gradients(parameters: Iterable[Tensor], limit: float) -> float:
+    """Scale the gradients so that their norm over all of them, in all processes, is at most ``limit``; the norm before."""
+    parameters = list(parameters)
+    norm = whole(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+    torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+    return float(norm)
 
 
 def _not_finite(what: str, values: dict[str, float], step: int) -> str:

@@ -79,11 +79,12 @@ def test_slices_cover_everything_once() -> None:
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def test_methods_that_run_in_one_process_say_so() -> None:
+def test_methods_that_run_in_one_process_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
     source = {"kind": "expert", "n": 1, "envs": [{"name": "textcraft", "rounds": {"rounds": 2}}]}
     config = parse_config({"method": "sft", "data": {"sources": [source]}})
     with pytest.raises(ConfigError, match="method 'sft' runs in one process, found 2"):
-        make_trainer(config, model=toy.make_model(), tokenizer=toy.make_tokenizer(), world=World(size=2))
+        make_trainer(config, model=toy.make_model(), tokenizer=toy.make_tokenizer())
 
 
 # -- two processes ---------------------------------------------------------------------------------------------------------------------

@@ -14,13 +14,13 @@ GROWTH = env_soak.GROWTH
 
 
 class Hoarder(Counter):
-    """A counter that keeps half a MiB of every episode."""
+    """A counter that keeps a MiB of every episode."""
 
     name: ClassVar[str] = "hoarder"
     kept: ClassVar[list[bytes]] = []
 
     def reset(self, item_id: str | int, seed: int = 0) -> Observation:
-        self.kept.append(bytes([seed % 255 + 1]) * (1 << 19))
+        self.kept.append(bytes([seed % 255 + 1]) * (1 << 20))
         return super().reset(item_id, seed)
 
 
@@ -55,14 +55,14 @@ def test_a_leak_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(env_soak, "expert", lambda _: Up())
     monkeypatch.setattr(env_soak, "random_agent", lambda _, seed: Up())
     try:
-        done = env_soak.soak(Hoarder.name, 400)
+        done = env_soak.soak(Hoarder.name, 200)
     finally:
         Hoarder.kept.clear()
     assert done["growth"] > GROWTH
     assert Hoarder.live == 0, "every episode's object was closed"
 
 
-@pytest.mark.parametrize(("env", "episodes"), [("textcraft", 500), ("babyai", 300)])
+@pytest.mark.parametrize(("env", "episodes"), [("textcraft", 400), ("babyai", 200)])
 def test_memory_stays_flat(env: str, episodes: int) -> None:
     done = env_soak.in_own_process(env, episodes)
     assert done["episodes"] == episodes

@@ -185,6 +185,27 @@ def thing(kind, color="", place=""):
     return Description(kind, color, place)
 
 
+@pytest.mark.parametrize("level", ["GoToObjMazeOpen", "KeyCorridorS6R3", "Unlock"])
+def test_exactly_the_actions_that_plan_accepts_are_listed(level):
+    env, rng = gymnasium.make(f"BabyAI-{level}-v0").unwrapped, random.Random(level)
+    verbs = ("go to", "pick up", "go through", "toggle and go through")
+    for seed in range(4):
+        env.reset(seed=seed)
+        for _ in range(15):
+            env.step(rng.choice([Actions.left, Actions.forward, Actions.forward, Actions.toggle, Actions.pickup]))
+            world = from_level(env)
+            asked = [f"{verb} {thing.name}" for thing in things_in_view(world) for verb in verbs]
+            assert [action for action in asked if is_planned(world, action)] == [a for a in available(world) if a.startswith(verbs)]
+
+
+def is_planned(world, action):
+    try:
+        plan(world, parse(action))
+    except ActionError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     ("mission", "stages"),
     [

@@ -201,7 +201,7 @@ def test_a_group_with_one_opening_shares_its_computation_and_still_samples_apart
 def test_long_queues_are_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_model()
     expected = [t.row for t in run_talks(make_engine(model, max_sessions=12), make_talks(12))]
-    monkeypatch.setattr("agentgym_lite.rollout.native._PROMPT_TOKENS", 10)
+    monkeypatch.setattr("agentgym_lite.rollout.native.PROMPT_TOKENS", 10)
     assert [t.row for t in run_talks(make_engine(model, max_sessions=12), make_talks(12))] == expected
 
 

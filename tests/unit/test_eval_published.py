@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from agentgym_envs.core import environment_class
+from agentgym_lite.config import ConfigError, EnvConfig
 from agentgym_lite.evaluation.published import PublishedError, published_items
+from agentgym_lite.training.items import task_items
 
 pytest.importorskip("datasets", reason="pip install datasets to read item ids in the published form")
 
@@ -67,3 +70,13 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(PublishedError, match="pip install datasets"):
         published_items("babyai", "train", write(tmp_path / "a.json", ["babyai_1"]))
+
+
+def test_training_draws_from_a_published_list(tmp_path: Path) -> None:
+    write(tmp_path / "textcraft_train.json", ["textcraft_40", "textcraft_41", "textcraft_200"])
+    env = EnvConfig(name="textcraft", items=str(tmp_path))
+    assert task_items(env) == ["textcraft_40", "textcraft_41", "textcraft_200"]
+    deep = env.model_copy(update={"tasks": (environment_class("textcraft").task_of("textcraft_200"),)})
+    assert task_items(deep) == ["textcraft_200"]
+    with pytest.raises(ConfigError, match=r"'babyai': items: expected one of"):
+        task_items(EnvConfig(name="babyai", items=str(tmp_path)))

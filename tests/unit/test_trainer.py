@@ -314,11 +314,11 @@ def test_epochs_times_minibatches_updates_really_run() -> None:
 
 def test_minibatches_cover_the_batch_in_every_epoch() -> None:
     up = updater(make_model(), {"epochs": 2, "minibatches": 3})
-    seen = list(up._minibatches(7, step=4))
+    seen = list(up._minibatches(range(7), step=4))
     for epoch in (0, 1):
         assert sorted(i for e, rows in seen if e == epoch for i in rows) == list(range(7))
-    assert seen == list(up._minibatches(7, step=4))
-    assert seen != list(up._minibatches(7, step=5))
+    assert seen == list(up._minibatches(range(7), step=4))
+    assert seen != list(up._minibatches(range(7), step=5))
 
 
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
