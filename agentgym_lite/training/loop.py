@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 _FREE_ON_RESUME = frozenset(
     {"run.steps", "run.out", "run.save_every", "run.keep", "run.time_limit_s", "run.log_trajectories"}
     | {"model.device", "model.gradient_checkpointing"}
+    | {f"rollout.vllm.{name}" for name in ("url", "gpu_memory", "sleep", "sync_dir")}
 )
 _URL = re.compile(r"(?:.*\.)?envs\.\d+\.url(?:\.\d+)?")
 

@@ -1,4 +1,4 @@
-"""Playing episodes for a trainer: the policy on the native engine, and the environments' experts."""
+"""Playing episodes for a trainer: the policy on an engine, and the environments' experts."""
 
 from __future__ import annotations
 
@@ -6,32 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from agentgym_lite.agents import ChatRenderer, make_scaffold
 from agentgym_lite.client import SessionPool
 from agentgym_lite.config import AgentConfig, EnvConfig, ExpertSource, PolicySource, RolloutConfig
-from agentgym_lite.rollout import Collector, NativeEngine, play
+from agentgym_lite.rollout import Collector, Engine, play
+from agentgym_lite.rollout.engines import close, make_engine, rest
 from agentgym_lite.rollout.play import expert_policy
 from agentgym_lite.rollout.schedulers import make_scheduler
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, Trajectory
+from agentgym_lite.training.distributed import World
 from agentgym_lite.training.errors import TrainingError
 from agentgym_lite.training.items import ItemSampler, stable_seed
 
 
 def make_collector(
-    model: Any, renderer: ChatRenderer, pools: Mapping[str, SessionPool], rollout: RolloutConfig, agent: AgentConfig
-) -> tuple[NativeEngine, Collector]:
-    """The native engine over ``model``, with a snapshot of its weights, and a collector that plays with it."""
-    device = next(model.parameters()).device
-    engine = NativeEngine(
-        model,
-        max_sessions=rollout.max_sessions,
-        max_length=rollout.max_length,
-        stop_ids=renderer.stop_ids,
-        device=device,
-        dtype=None if rollout.dtype is None else getattr(torch, rollout.dtype),
-    )
+    model: Any,
+    renderer: ChatRenderer,
+    pools: Mapping[str, SessionPool],
+    rollout: RolloutConfig,
+    agent: AgentConfig,
+    world: World = World(),  # noqa: B008 - frozen
+) -> tuple[Engine, Collector]:
+    """The engine of ``rollout`` over ``model``, with its weights of the moment, and a collector that plays with it."""
+    engine = make_engine(model, rollout, renderer.stop_ids, on_main=world.main)
     return engine, Collector(engine, renderer, pools, make_scaffold(**agent.model_dump()), rollout)
 
 
@@ -54,7 +51,12 @@ class PolicyPlayer:
         """Play ``specs``; equal weights and ``purpose`` give equal episodes. Raises ``TrainingError`` if every environment failed."""
         self._engine.sync()
         trajectories = self._collector.collect(specs, max_rounds, stable_seed(self._seed, purpose), greedy=greedy)
+        rest(self._engine)
         return _played(trajectories, purpose)
+
+    def close(self) -> None:
+        """End the engine."""
+        close(self._engine)
 
 
 def play_experts(

@@ -17,6 +17,7 @@ from agentgym_lite.client import SessionPool
 from agentgym_lite.config import Config, ConfigError, GiGPOConfig, GroupConfig
 from agentgym_lite.config.base import load_callable
 from agentgym_lite.lora import frozen_reference
+from agentgym_lite.rollout.engines import close, rest
 from agentgym_lite.rollout.schedulers import RoundScheduler, StepRoundsScheduler, as_scheduler, make_scheduler
 from agentgym_lite.rollout.types import EpisodeSpec, StopReason, Trajectory
 from agentgym_lite.training.batch import Batch
@@ -97,7 +98,10 @@ class Trainer(TrainLoop[Config, Episodes]):
 
     def _start(self, step: int, pools: Mapping[str, SessionPool], stack: ExitStack) -> None:
         self._renderer = ChatRenderer(self.tokenizer)
-        self._engine, self._collector = make_collector(self.model, self._renderer, pools, self.config.rollout, self.config.agent)
+        self._engine, self._collector = make_collector(
+            self.model, self._renderer, pools, self.config.rollout, self.config.agent, self.world
+        )
+        stack.callback(close, self._engine)
         if self.config.algorithm.upstream_compat and step:
             self._schedulers = {name: _resumed_as_published(s, step) for name, s in self._schedulers.items()}
 
@@ -168,11 +172,12 @@ class Trainer(TrainLoop[Config, Episodes]):
     def _learn(self, step: int, episodes: Episodes) -> StepReport:
         """Update on the step's episodes; all metrics of the step."""
         began = time.monotonic()
+        rested = rest(self._engine)
         with self._arithmetic():
             update = self._updater.update(self._batch(episodes), step)
-        if update["optim/updates"]:
+        if update["optim/updates"] or rested:
             self._engine.sync()
-        else:
+        if not update["optim/updates"]:
             self._counters.skipped_steps += 1
         update_s = time.monotonic() - began
         max_rounds = {name: s.rounds_at(step) for name, s in self._schedulers.items()}

@@ -94,9 +94,7 @@ class _Service:
             expected = f'{{"{plural}": [...]}} with an optional "wait_s" (seconds, at most {MAX_WAIT_S})'
             raise ServiceError(422, "invalid_request", f"expected the body {expected}, found the fields {sorted(body)!r:.200}")
         if len(entries) > MAX_ENTRIES:
-            raise ServiceError(
-                413, "batch_too_large", f"expected at most {MAX_ENTRIES} entries, found {len(entries)}; send fewer at once"
-            )
+            raise ServiceError(413, "batch_too_large", f"expected at most {MAX_ENTRIES} entries, found {len(entries)}; send fewer at once")
         jobs = [self._job(endpoint, entry) for entry in entries]
         results = await run_batch(jobs, wait_s, self.limiter)
         return _json(200, b'{"results":[' + b",".join(results) + b"]}")

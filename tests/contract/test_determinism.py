@@ -28,10 +28,11 @@ pytestmark = pytest.mark.parametrize("name", PARAMETERS)
 
 @cache
 def scripts_of(name: str) -> list[Script]:
-    """Experts and random agents on items of both splits, with seeds of their own."""
+    """Random agents on items of both splits, experts on those of the evaluation split (not all know more), with seeds of their own."""
     slow, env, cls = name in SLOW_ENVS, make(name), environment_class(name)
-    some = [item for split in ("eval", "train") for ids in [cls.items(split)] for item in ids[:: len(ids) // ITEMS[slow]][: ITEMS[slow]]]
-    scripts = [record(env, item, seed, kind, LENGTH[slow]) for seed, item in enumerate(some) for kind in ("expert", "random")]
+    evaluated, trained = (ids[:: len(ids) // ITEMS[slow]][: ITEMS[slow]] for ids in (cls.items("eval"), cls.items("train")))
+    cast = [*((item, "random") for item in (*evaluated, *trained)), *((item, "expert") for item in evaluated)]
+    scripts = [record(env, item, seed, kind, LENGTH[slow]) for seed, (item, kind) in enumerate(cast)]
     env.close()
     return scripts
 

@@ -23,7 +23,7 @@ PAPER = ROOT / "configs" / "paper"
 #: What fits the tiny model and a test.
 SMALL = [
     "model.path=tiny", "rollout.max_length=2048", "rollout.max_new_tokens=32", "envs.0.rounds={type: fixed, rounds: 3}",
-    "run.steps=2", "run.groups_per_step=2", "algorithm.minibatches=2", "algorithm.group_size=4",
+    "rollout.engine=native", "run.steps=2", "run.groups_per_step=2", "algorithm.minibatches=2", "algorithm.group_size=4",
 ]  # fmt: skip
 
 

@@ -1,4 +1,7 @@
-"""The code of docs/extending.md is executed as it stands there: the environment keeps its contract, the algorithm learns a probe."""
+"""The code of docs/extending.md is executed as it stands there: the environment keeps its contract, the algorithm learns a probe.
+
+Of the teacher's page, which has no code, links and commands are looked up.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import torch
 
 from agentgym_envs import core
 from agentgym_lite.algorithms import ALGORITHMS, Samples
+from agentgym_lite.cli.app import app
 from agentgym_lite.client import SessionPool
 from agentgym_lite.probes import PROBES, probe_model, probe_tokenizer, register_probes
 from agentgym_lite.probes.run import read_policy
@@ -58,10 +62,17 @@ def test_the_page_has_the_code_that_it_promises() -> None:
     assert PAGE.count("```python") == len(BLOCKS)
 
 
-def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", PAGE)
+@pytest.mark.parametrize("page", ["extending", "teaching"])
+def test_links_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
     assert links
     assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
+
+
+def test_commands_of_the_teachers_page_exist() -> None:
+    commands = set(re.findall(r"\bagl ([a-z]+)", (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")))
+    known = {c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands} | {g.name for g in app.registered_groups}
+    assert {"course", "doctor", "train"} <= commands <= known
 
 
 @pytest.mark.parametrize("name", re.findall(r"^def (test_\w+)", BLOCKS["test_guess.py"], re.MULTILINE))

@@ -20,6 +20,8 @@ FORBIDDEN = {
     "agentgym_lite.evaluation": tuple(f"agentgym_lite.{p}" for p in ("training", "viewer", "cli")),
     "agentgym_lite.training": ("agentgym_lite.viewer", "agentgym_lite.cli"),
     "agentgym_lite.viewer": ("agentgym_lite.training", "agentgym_lite.cli"),
+    "agentgym_lite.course": ("agentgym_lite.viewer", "agentgym_lite.cli"),
+    "agentgym_lite.plan": ("agentgym_lite.viewer", "agentgym_lite.cli"),
 }
 #: Packages that may import nothing but these, themselves and the standard library.
 ONLY = {"agentgym_lite.algorithms": ("torch",)}

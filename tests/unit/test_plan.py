@@ -111,6 +111,16 @@ def test_a_row_longer_than_a_pass_has_one_of_its_own() -> None:
     assert pass_tokens(config(optim={"micro_batch_tokens": 10**6}), Machine("cpu", 1e9, devices=4)) == 2 * 32
 
 
+def test_vllm_takes_the_share_it_was_given() -> None:
+    vllm = {"engine": "vllm", "vllm": {"gpu_memory": 0.5}}
+    found = held(config(rollout=vllm))
+    assert found["vLLM's share (rollout.vllm.gpu_memory)", "sampling"] == 0.5e9  # it sleeps during the update
+    assert ("engine weights", "always") not in found
+    assert not any("vLLM" in name or "engine" in name for name, _ in held(config(rollout={"engine": "vllm", "vllm": {"url": "http://x"}})))
+    small = make_plan(config(model={"path": "tiny"}, rollout={"engine": "vllm", "vllm": {"gpu_memory": 0.001}}), gpu_memory=2)
+    assert any("vLLM needs" in p for p in small.problems)
+
+
 def test_work_follows_the_schedule() -> None:
     envs = [{"name": "textcraft", "rounds": {"type": "scaling_inter", "rounds": [1, 2, 20], "steps_scaling_inter": 4}}]
     work = plan_work(config(envs=envs), 2, Usage(sampled=3, context=5), Throughput(sampled=6, trained=16))

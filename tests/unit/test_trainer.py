@@ -477,6 +477,7 @@ SETTINGS: dict[str, tuple[Any, Any, dict[str, dict[str, Any]]]] = {
     "rollout.top_p": (1.0, 0.5, {}),
     "rollout.max_new_tokens": (2, 3, {}),
     "rollout.max_length": (64, 24, {}),
+    "rollout.dtype": (None, "bfloat16", {}),
     "rollout.max_sessions": (8, 2, {}),
     "rollout.env_lag": (2, 5, {}),
     "optim.lr": (1e-2, 2e-2, {}),

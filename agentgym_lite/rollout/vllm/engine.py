@@ -203,9 +203,7 @@ def make_vllm_engine(
         )
     tolerance = parity.TOLERANCE[dtype] if settings.sync_tolerance is None else settings.sync_tolerance
     try:
-        return VllmEngine(
-            model, backend, max_sessions=sessions, max_length=rollout.max_length, stop_ids=stop_ids, tolerance=tolerance
-        )
+        return VllmEngine(model, backend, max_sessions=sessions, max_length=rollout.max_length, stop_ids=stop_ids, tolerance=tolerance)
     except BaseException:
         backend.close()
         raise

@@ -18,9 +18,15 @@ import torch.distributed as dist
 
 from agentgym_lite.lora import base_model
 from agentgym_lite.rollout.vllm.backend import Reply, Request
-from agentgym_lite.rollout.vllm.errors import VllmError, WeightSyncError
-from agentgym_lite.rollout.vllm.weights import adapter_rank, frozen_weights, load_into, policy_weights, save_adapter
-from agentgym_lite.rollout.vllm.worker import keep_plain_weights
+from agentgym_lite.rollout.vllm.errors import VllmError, WeightSyncError, check_installed
+from agentgym_lite.rollout.vllm.weights import (
+    adapter_rank,
+    frozen_weights,
+    keep_plain_weights,
+    load_into,
+    policy_weights,
+    save_adapter,
+)
 
 #: ``setdefault`` before vLLM is imported, so that one's own settings stay: no statistics sent, no threads bound to cores.
 _ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_LOGGING_LEVEL": "WARNING"}
@@ -30,19 +36,13 @@ _CPU_BLOCK = 32
 
 def import_vllm() -> Any:
     """The package ``vllm``, ready to run its engine in this process. Raises ``VllmError`` if it is not installed or does not load."""
+    check_installed()
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
         module = import_module("vllm")
         module.LLM  # noqa: B018 - loads what the package imports when first used
-    except ModuleNotFoundError as e:
-        if e.name != "vllm":
-            raise VllmError(f"the installed vllm does not load: {e}; see docs/vllm.md") from e
-        raise VllmError(
-            'expected the package vllm for rollout.engine=vllm, found none; with an NVIDIA GPU: pip install -e ".[gpu]"; without: see '
-            "docs/vllm.md, or use rollout.engine=native"
-        ) from None
     except (ImportError, RuntimeError) as e:  # RuntimeError: a torchvision that does not match torch
         raise VllmError(f"the installed vllm does not load: {str(e).splitlines()[0]:.200}; see docs/vllm.md") from e
     return module
@@ -84,6 +84,7 @@ class LocalBackend:
             arguments |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": adapter_rank(model, ranks)}
         if on_cpu:
             keep_plain_weights()
+            _check_heads(base_model(model).config)
             size = _cache_bytes(base_model(model).config, dtype, max_sessions, max_length)
             arguments |= {"enforce_eager": True, "block_size": _CPU_BLOCK, "kv_cache_memory_bytes": size}
         else:
@@ -112,7 +113,7 @@ class LocalBackend:
 
     def poll(self) -> list[Reply]:
         """One step of the engine: a token for each request."""
-        with self._stance():
+        with _generators_kept(), self._stance():
             return [_reply(output) for output in self._engine.step() if output.finished]
 
     def cancel(self, number: int) -> None:
@@ -181,20 +182,30 @@ def _write_config(model: Any, folder: Path) -> str:
 
 def _cache_bytes(config: Any, dtype: torch.dtype, sessions: int, length: int) -> int:
     """Room for all sessions at their full length, and one block that vLLM keeps."""
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    if head % 16 or head < 32:
-        raise VllmError(
-            f"expected attention heads of at least 32 channels, a multiple of 16, for vLLM on a CPU, found {head}; use rollout.engine=native"
-        )
     blocks = sessions * -(-length // _CPU_BLOCK) + 1
-    return int(2 * config.num_hidden_layers * config.num_key_value_heads * head * dtype.itemsize * blocks * _CPU_BLOCK)
+    return int(2 * config.num_hidden_layers * config.num_key_value_heads * _head_dim(config) * dtype.itemsize * blocks * _CPU_BLOCK)
+
+
+def _check_heads(config: Any) -> None:
+    known = import_module("vllm.v1.attention.backends.cpu_attn").CPUAttentionBackend.get_supported_head_sizes()
+    if _head_dim(config) not in known:
+        raise VllmError(
+            f"expected attention heads of {', '.join(map(str, known))} channels for vLLM on a CPU, found {_head_dim(config)}; "
+            "use rollout.engine=native"
+        )
+
+
+def _head_dim(config: Any) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
 @contextmanager
 def _generators_kept() -> Iterator[None]:
-    """vLLM seeds all global generators of the process; a run's are its own."""
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng():
+    """vLLM seeds all global generators of the process and draws from torch's, although every request has a seed; a run's are its own."""
+    python, numpy, own = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
         yield
-    random.setstate(python)
-    np.random.set_state(numpy)
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_rng_state(own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -54,22 +55,22 @@ def save_weights(model: Any, folder: Path, write: bool = True) -> None:
 
 
 def load_into(module: Any, weights: Weights) -> list[str]:
-    """Let a vLLM model take over ``weights``; the names of its parameters that got none.
-
-    Layers that vLLM has wrapped for adapters keep their own weights one level deeper, which its loader does not know.
-    """
-    wrapped = {name.rpartition(".")[2] for name, m in module.named_modules() if hasattr(m, "base_layer")}
-    packed = getattr(module, "packed_modules_mapping", {})
-    inside = {part for name in wrapped for part in packed.get(name, [name])}
+    """Let a vLLM model take over ``weights``; the names of its parameters that got none."""
     with torch.no_grad():
-        loaded = module.load_weights(_renamed(weights, inside))
-    return sorted({name for name, _ in module.named_parameters()} - set(loaded))
+        loaded = set(module.load_weights(weights))
+    # A layer that vLLM has wrapped for adapters keeps its own weights one level deeper.
+    return sorted({name.replace(".base_layer.", ".") for name, _ in module.named_parameters()} - loaded)
 
 
-def _renamed(weights: Weights, inside: set[str]) -> Weights:
-    for name, tensor in weights:
-        owner, _, leaf = name.rpartition(".")
-        yield f"{owner}.base_layer.{leaf}" if owner.rpartition(".")[2] in inside else name, tensor
+def keep_plain_weights() -> None:
+    """Keep vLLM on a CPU from packing weights when it loads them: what is loaded later would not reach the packed copies.
+
+    Nothing says so: vLLM reports success and goes on with the weights from before. To be called before the model is made.
+    """
+    operations: Any = import_module("vllm._custom_ops")
+    layers: Any = import_module("vllm.model_executor.layers.utils")
+    operations._supports_onednn = False
+    layers.check_cpu_sgl_kernel = lambda *shape_and_type: False
 
 
 def adapter_rank(model: Any, allowed: Sequence[int]) -> int:

@@ -1,4 +1,4 @@
-"""What is added to vLLM's workers: loading a policy's weights from a folder (vLLM's ``worker_extension_cls``)."""
+"""What is added to the workers of vLLM's server (its ``worker_extension_cls``): loading a policy's weights from a folder."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from typing import Any
 
 from safetensors import safe_open
 
-from agentgym_lite.rollout.vllm.weights import Weights, load_into
+from agentgym_lite.rollout.vllm.weights import Weights, keep_plain_weights, load_into
 
-
-def keep_plain_weights() -> None:
-    """Keep vLLM on a CPU from packing weights when it loads them: what is loaded later would not reach the packed copies.
-
-    Nothing says so: vLLM reports success and goes on with the weights from before. To be called before the model is made.
-    """
-    import_module("vllm._custom_ops")._supports_onednn = False
-    import_module("vllm.model_executor.layers.utils").check_cpu_sgl_kernel = lambda *shape_and_type: False
+if import_module("vllm.platforms").current_platform.is_cpu():
+    keep_plain_weights()  # a worker imports this module before it makes the model
 
 
 class PolicyLoader:

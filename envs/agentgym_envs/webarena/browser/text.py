@@ -19,7 +19,7 @@ from agentgym_envs.webarena.browser.tree import Line, listed
 from agentgym_envs.webarena.web import CookieJars, Response, Web, allowed_url
 
 _MAX_REDIRECTS = 10
-_CACHED_PAGES = 2000
+_CACHED_PAGES = 250
 
 
 @dataclass
