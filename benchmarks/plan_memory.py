@@ -70,7 +70,7 @@ def config_of(case: dict[str, Any], folder: Path) -> Any:
 
 
 def episodes(case: dict[str, Any], vocab: int) -> list[Any]:
-    """Rows of the full length, a third of them sampled."""
+    """Rows of the full length, all but an eighth of them sampled: the plan counts on the worst."""
     import numpy as np
 
     from agentgym_lite.rollout.types import EpisodeSpec, StopReason, TokenRow, Trajectory, Turn
@@ -78,7 +78,7 @@ def episodes(case: dict[str, Any], vocab: int) -> list[Any]:
     out = []
     for k in range(case["rows"]):
         ids = np.random.default_rng(k).integers(0, vocab, case["length"]).tolist()
-        row, start = TokenRow(), 2 * case["length"] // 3
+        row, start = TokenRow(), case["length"] // 8
         row.append_context(ids[:start], 0)
         row.append_action(ids[start:], [-1.0] * (len(ids) - start), 0)
         turn = Turn("", "", None, reward=float(k % 2), start=start, end=len(ids))

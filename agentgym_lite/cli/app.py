@@ -43,6 +43,8 @@ Strategy = Annotated[str, typer.Option(help="plain, plan, or reflect:N for N att
 Memory = Annotated[str, typer.Option(help="What stays in view: full, window:K turns, or summary:K, made every K rounds.")]
 Tokens = Annotated[int | None, typer.Option(min=1, help="Limit on tokens per reply. Default: 64, for openai:NAME 512.", show_default=False)]
 MaxLength = Annotated[int, typer.Option(min=16, help="Longest conversation of a local model, in tokens.")]
+Engine = Annotated[Literal["native", "vllm"], typer.Option(help="What samples for a local model; vllm is to be installed (docs/vllm.md).")]
+EngineUrl = Annotated[list[str] | None, typer.Option(help="vLLM server that takes the model's weights; may be repeated. Default: none.")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes for expert and random, if local. Default: one per core.", show_default=False)
 ]
@@ -113,6 +115,8 @@ def rollout(
     memory: Memory = "full",
     max_new_tokens: Tokens = None,
     max_length: MaxLength = 2048,
+    engine: Engine = "native",
+    engine_url: EngineUrl = None,
     workers: Workers = None,
     base_url: BaseUrl = None,
     api_key: ApiKey = None,
@@ -139,6 +143,8 @@ def rollout(
         memory=memory,
         max_new_tokens=max_new_tokens,
         max_length=max_length,
+        engine=engine,
+        engine_url=engine_url or "local",
         workers=workers or os.cpu_count() or 1,
         base_url=base_url,
         api_key=api_key,
@@ -211,6 +217,8 @@ def evaluate(
     memory: Memory = "full",
     max_new_tokens: Tokens = None,
     max_length: MaxLength = 2048,
+    engine: Engine = "native",
+    engine_url: EngineUrl = None,
     workers: Workers = None,
     base_url: BaseUrl = None,
     api_key: ApiKey = None,
@@ -237,6 +245,8 @@ def evaluate(
         memory=memory,
         max_new_tokens=max_new_tokens,
         max_length=max_length,
+        engine=engine,
+        engine_url=engine_url or "local",
         workers=workers or os.cpu_count() or 1,
         base_url=base_url,
         api_key=api_key,

@@ -15,9 +15,10 @@ from agentgym_lite.client import EnvClient, SessionPool
 from agentgym_lite.config import RolloutConfig, VllmConfig
 from agentgym_lite.evaluation.processes import SHARD, make_policy, play_in_processes
 from agentgym_lite.models import TINY, model_dir
-from agentgym_lite.rollout.types import EpisodeSpec, Trajectory
+from agentgym_lite.rollout.types import Engine, EpisodeSpec, Trajectory
 
 if TYPE_CHECKING:
+    from agentgym_lite.agents import ChatRenderer
     from agentgym_lite.rollout.openai import ChatEndpoint
 
 Urls = str | Sequence[str]
@@ -106,6 +107,8 @@ def make_player(
             f"expected expert, random, tiny, the folder of a model, a hub name (org/name) or openai:NAME as agent, found {agent!r:.200}"
         )
     tokens = max_new_tokens or NATIVE_TOKENS
+    if engine != "vllm" and engine_url != "local":
+        raise AgentError(f"expected engine 'vllm' with an engine_url, found {engine!r}; say --engine vllm, or leave the address out")
     rollout = RolloutConfig(
         engine=engine,
         vllm=VllmConfig(url=engine_url if isinstance(engine_url, str) else list(engine_url)),
@@ -208,27 +211,36 @@ class ModelPlayer(_Base):
             settings["engine"] = rollout.engine  # it draws other episodes
         super().__init__(agent, url, token, settings)
         self._seed, self._greedy, self._rollout = seed, greedy, rollout
+        self._kept: tuple[Engine, ChatRenderer] | None = None
 
     def play(self, specs: Sequence[EpisodeSpec], max_rounds: int, on_episode: OnEpisode) -> None:
         """Play ``specs`` with the model. Raises ``ModelError`` if it cannot be loaded, ``AgentError`` if it is of the wrong kind."""
+        from agentgym_lite.rollout.collector import Collector
+
+        engine, renderer = self._kept or self._start(len(specs))
+        with ExitStack() as stack:
+            collector = Collector(engine, renderer, self._pools(specs, stack), self._scaffold, self._rollout)
+            collector.collect(specs, max_rounds, self._seed, greedy=self._greedy, on_episode=on_episode)
+
+    def _start(self, episodes: int) -> tuple[Engine, ChatRenderer]:
+        """An engine for ``episodes``; vLLM, which is slow to start, is made for any number and kept."""
         import torch
 
         from agentgym_lite.agents import ChatRenderer
         from agentgym_lite.models import load_model, load_tokenizer
-        from agentgym_lite.rollout.collector import Collector
-        from agentgym_lite.rollout.engines import close, make_engine
+        from agentgym_lite.rollout.engines import make_engine
 
+        keep = self._rollout.engine == "vllm"
+        sessions = self._rollout.max_sessions if keep else min(self._rollout.max_sessions, episodes)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         model = load_model(self._folder).to(device)
         try:
             renderer = ChatRenderer(load_tokenizer(self._folder))
-            engine = make_engine(model, self._rollout, renderer.stop_ids, max_sessions=min(self._rollout.max_sessions, len(specs)))
+            engine = make_engine(model, self._rollout, renderer.stop_ids, max_sessions=sessions)
         except ValueError as e:
             raise AgentError(f"the model in '{self._folder}' cannot play: {e}") from e
-        with ExitStack() as stack:
-            stack.callback(close, engine)
-            collector = Collector(engine, renderer, self._pools(specs, stack), self._scaffold, self._rollout)
-            collector.collect(specs, max_rounds, self._seed, greedy=self._greedy, on_episode=on_episode)
+        self._kept = (engine, renderer) if keep else None
+        return engine, renderer
 
 
 def _weights_id(folder: Path) -> str:

@@ -152,16 +152,19 @@ def _passes(config: Config, model: ModelFacts, machine: Machine) -> list[Item]:
     tokens = pass_tokens(config, machine)
     kept = activation_bytes(model, dtype, config.model.lora is not None)
     casts = 2 * model.layer_parameters if dtype == "mixed" else 0  # autocast's copy of a layer's weights, kept for its backward pass
-    if config.model.gradient_checkpointing:
-        activations = tokens * (model.layers * model.hidden * weight + kept) + casts
-    else:
-        activations = model.layers * (tokens * kept + casts)
-    logits = min(tokens * model.vocab, CHUNK_LOGITS) * 4 * _LOGIT_COPIES
+    logits = min(tokens * model.vocab, CHUNK_LOGITS) * 4 * _LOGIT_COPIES  # as if every token had been sampled
+    stream = tokens * model.hidden * weight
     embedding = model.vocab * model.hidden * weight
-    items = [
-        Item("activations", activations + 2 * tokens * model.hidden * weight, "update"),
-        Item("logits", logits, "update"),
-    ]
+    if config.model.gradient_checkpointing:  # the logits are gone when the first layer is computed again
+        items = [
+            Item("activations", (model.layers + 2) * stream, "update"),
+            Item("a layer computed again, or the logits", max(tokens * kept + casts, logits), "update"),
+        ]
+    else:
+        items = [
+            Item("activations", model.layers * (tokens * kept + casts) + 2 * stream, "update"),
+            Item("logits", logits, "update"),
+        ]
     if not config.model.lora:
         items.append(Item("gradient of the embeddings, second part", embedding, "update"))
     if machine.devices > 1:

@@ -91,7 +91,7 @@ def _remedy(largest: str, config: Config) -> str:
         return "lower rollout.max_sessions or rollout.max_length"
     if largest == "activations" and not config.model.gradient_checkpointing:
         return "set model.gradient_checkpointing: true"
-    if largest == "activations":
+    if largest in ("activations", "logits") or "computed again" in largest:
         return "lower optim.micro_batch_tokens or rollout.max_length"
     if config.model.lora is None:
         return "train adapters (model.lora), or shard over more GPUs (--gpus)"

@@ -158,7 +158,7 @@ class Driver:
 
     def _new_episode(self, spec: EpisodeSpec) -> Episode:
         about = self._about[spec.env]
-        task = _task_of(spec)
+        task = _task_of(spec, local=self._pools[spec.env].urls == ["local"])
         return Episode(
             spec,
             self._rounds[spec.env],
@@ -265,11 +265,13 @@ class Driver:
         self.stats.env_wait_s += time.perf_counter() - began
 
 
-def _task_of(spec: EpisodeSpec) -> str:
-    """The sub-task of an item; empty for one that only the server knows, which plays another item set than the shipped one."""
+def _task_of(spec: EpisodeSpec, local: bool) -> str:
+    """The sub-task of an item; empty for one that only a server knows, which plays another item set than the shipped one."""
     try:
         return environment_class(spec.env).task_of(spec.item_id)
     except UnknownItem:
+        if local:
+            raise
         return ""
 
 

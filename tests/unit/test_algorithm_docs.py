@@ -53,7 +53,7 @@ SETTINGS: dict[str, set[str]] = {
     | own_fields(ExploreConfig)
     | own_fields(FilterConfig)
     | own_fields(EpochsRunConfig, CommonRunConfig)
-    | own_fields(AgentEvolConfig) - {"model"},
+    | own_fields(AgentEvolConfig) - {"model", "agent"},
 }
 for _name, _cls in ALGORITHM_CONFIGS.items():
     _page = SETTINGS.setdefault(PAGE_OF[_name], set())

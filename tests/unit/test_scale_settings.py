@@ -66,12 +66,13 @@ def test_a_copy_of_a_recomputing_model_computes_with_its_own_weights() -> None:
 
 def test_the_settings_reach_model_and_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.dtype | None] = []
-    from agentgym_lite.training import playing
+    engine = engines.NativeEngine
 
-    engine = playing.NativeEngine
-    monkeypatch.setattr(
-        playing, "NativeEngine", lambda *args, dtype, **kwargs: (seen.append(dtype), engine(*args, dtype=dtype, **kwargs))[1]
-    )
+    def watched(*args: Any, dtype: torch.dtype | None, **kwargs: Any) -> Any:
+        seen.append(dtype)
+        return engine(*args, dtype=dtype, **kwargs)
+
+    monkeypatch.setattr(engines, "NativeEngine", watched)
     changes = {"model": {"gradient_checkpointing": True}, "rollout": {"dtype": "bfloat16"}, "run": {"steps": 1}}
     for number, sections in enumerate((changes, {"run": {"steps": 1}})):
         model = make_model()

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from test_engine import STOP, VOCAB, make_model, make_talks, run_talks
+from test_engine import STOP, VOCAB, Talk, make_model, run_talks
 from test_engine import make_engine as make_native
+from test_engine import make_talks as talks
 from vllm_fakes import FakeServer, NativeBackend
 
 from agentgym_lite.config import LoraConfig, RolloutConfig
@@ -16,6 +17,10 @@ from agentgym_lite.lora import adapter_weights, with_lora
 from agentgym_lite.rollout import SamplingParams
 from agentgym_lite.rollout.vllm import VllmEngine, VllmError, WeightSyncError, make_vllm_engine
 from agentgym_lite.rollout.vllm.backend import Reply
+
+
+def make_talks(count: int, **options: float) -> list[Talk]:
+    return talks(count, turns=2, new_tokens=4, **options)
 
 
 def make_engine(model: Any, backend: Any = None, max_sessions: int = 8) -> VllmEngine:
@@ -34,14 +39,14 @@ def change(model: Any, what: str = "") -> None:
                 p.add_(0.05 * torch.randn_like(p))
 
 
-# -- sessions --------------------------------------------------------------------------------------------------------------------------------
+# -- sessions ----------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sampling", [{"temperature": 0.0}, {"temperature": 0.7, "top_p": 0.8}])
 def test_conversations_equal_those_of_the_native_engine(sampling: dict[str, float]) -> None:
     model = make_model()
-    found = run_talks(make_engine(model, max_sessions=3), make_talks(8, **sampling))
-    expected = run_talks(make_native(model, max_sessions=3), make_talks(8, **sampling))
+    found = run_talks(make_engine(model, max_sessions=3), make_talks(5, **sampling))
+    expected = run_talks(make_native(model, max_sessions=3), make_talks(5, **sampling))
     assert [t.row for t in found] == [t.row for t in expected]
     assert [[r.finished_by_stop for r in t.replies] for t in found] == [[r.finished_by_stop for r in t.replies] for t in expected]
     gaps = [a - b for t, u in zip(found, expected, strict=True) for a, b in zip(t.logprobs, u.logprobs, strict=True) if a is not None]
@@ -108,7 +113,7 @@ def test_a_sleeping_engine_wakes_with_sync() -> None:
     assert backend.calls == ["push", "sleep", "push", "close"]
 
 
-# -- syncs -----------------------------------------------------------------------------------------------------------------------------------
+# -- syncs -------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_sync_that_delivers_nothing_is_caught() -> None:
@@ -158,7 +163,7 @@ def test_a_policy_that_is_not_a_number_does_not_pass() -> None:
         engine.sync()
 
 
-# -- servers ---------------------------------------------------------------------------------------------------------------------------------
+# -- servers -----------------------------------------------------------------------------------------------------------------------------
 
 
 def remote(model: Any, *servers: FakeServer, sync_dir: Path | None = None, **options: Any) -> VllmEngine:
@@ -172,11 +177,11 @@ def test_servers_take_weights_and_share_the_sessions(tmp_path: Path) -> None:
         engine = remote(model, first, second, sync_dir=tmp_path)
         change(model)
         engine.sync()
-        found = run_talks(engine, make_talks(6, temperature=0.7, top_p=0.8))
-        assert [t.row for t in found] == [t.row for t in run_talks(make_native(model), make_talks(6, temperature=0.7, top_p=0.8))]
+        found = run_talks(engine, make_talks(4, temperature=0.7, top_p=0.8))
+        assert [t.row for t in found] == [t.row for t in run_talks(make_native(model), make_talks(4, temperature=0.7, top_p=0.8))]
         for server in (first, second):
             asked = [body for path, body in server.requests if path == "/v1/completions"]
-            assert len(asked) > 6
+            assert len(asked) > 4
             assert asked[-1]["ignore_eos"]
             assert (asked[-1]["top_k"], asked[-1]["min_p"], asked[-1]["repetition_penalty"]) == (0, 0.0, 1.0)
         assert [p.name for p in tmp_path.iterdir()] == ["policy-2"]
@@ -190,7 +195,7 @@ def test_a_server_takes_adapters_and_forgets_the_old_ones() -> None:
         change(model, "lora_")
         engine.sync()
         assert list(server.adapters) == ["policy-3"]
-        assert [t.row for t in run_talks(engine, make_talks(4))] == [t.row for t in run_talks(make_native(model), make_talks(4))]
+        assert [t.row for t in run_talks(engine, make_talks(3))] == [t.row for t in run_talks(make_native(model), make_talks(3))]
         engine.close()
 
 
@@ -199,7 +204,7 @@ def test_merged_adapters_go_as_weights() -> None:
     change(model, "lora_")
     with FakeServer() as server:
         engine = remote(model, server, lora="merged")
-        assert [t.row for t in run_talks(engine, make_talks(4))] == [t.row for t in run_talks(make_native(model), make_talks(4))]
+        assert [t.row for t in run_talks(engine, make_talks(3))] == [t.row for t in run_talks(make_native(model), make_talks(3))]
         assert not server.adapters
         engine.close()
 
@@ -215,7 +220,7 @@ def test_a_server_that_reports_success_and_keeps_its_weights_is_caught() -> None
     ("path", "answer", "message"),
     [
         ("/v1/models", (200, {"data": [{"id": "base", "max_model_len": 64}]}), r"takes 64 tokens, rollout\.max_length is 256"),
-        ("/v1/models", (401, {"error": "no key"}), "expected a vLLM server at .* 401"),
+        ("/v1/models", (401, {"error": "no key"}), "expected a vLLM server at .*HTTPStatusError.* 401"),
         ("/collective_rpc", (404, {"detail": "Not Found"}), r"does not do /collective_rpc .*start it with: python -m agentgym_lite"),
         ("/collective_rpc", (200, {"results": [{"missing": ["model.norm.weight"]}]}), "1 weights that the policy lacks"),
         ("/reset_prefix_cache", (200, {"success": False}), "give each run its own"),

@@ -64,15 +64,17 @@ class FakeServer:
     def __init__(self, model: Any | None = None, edit: Callable[[str, Any, Any], tuple[int, Any]] = lambda path, body, a: (200, a)) -> None:
         self.model = make_model(seed=9) if model is None else model
         self.adapters: dict[str, Any] = {}
+        self._adapter = "base"
         self.requests: list[tuple[str, Any]] = []
         self._edit, self._lock = edit, Lock()
+        self._backend: NativeBackend | None = None
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802
+            def do_GET(self) -> None:
                 self._answer(None)
 
-            def do_POST(self) -> None:  # noqa: N802
+            def do_POST(self) -> None:
                 self._answer(json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "null"))
 
             def _answer(self, body: Any) -> None:
@@ -103,6 +105,7 @@ class FakeServer:
         if path == "/v1/models":
             return {"data": [{"id": "base", "max_model_len": 256}]}
         if path == "/collective_rpc":
+            self._backend = None
             loaded = self.model.load_state_dict(load_file(Path(body["args"][0]) / "model.safetensors"), strict=False)
             return {"results": [{"missing": [n for n in loaded.missing_keys if n != "lm_head.weight"]}]}
         if path == "/reset_prefix_cache":
@@ -117,11 +120,12 @@ class FakeServer:
 
     def _complete(self, body: Any) -> Any:
         model = self.model
-        if body["model"] != "base":
+        if body["model"] not in ("base", self._adapter):
+            self._adapter, self._backend = body["model"], None
             for name, p in model.named_parameters():
                 if ".lora_" in name:
                     p.data.copy_(self.adapters[body["model"]][name.replace(".default.", ".")])
-        backend = NativeBackend(model)
+        backend = self._backend = self._backend or NativeBackend(model)
         sampling = SamplingParams(body["temperature"], body["top_p"])
         backend.add(Request(0, 0, tuple(body["prompt"]), sampling, body["max_tokens"], body["seed"], tuple(body["stop_token_ids"])))
         replies: list[Reply] = []

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 
@@ -79,7 +80,8 @@ class RemoteBackend:
         self._version += 1
         name = f"policy-{self._version}"
         folder = self._folder / name
-        main = self._on_main(os.getpid) == os.getpid()
+        me = uuid4()
+        main = self._on_main(lambda: me) == me
         if main:
             shutil.rmtree(folder, ignore_errors=True)  # of a run before this one
         (save_adapter if self._adapter else save_weights)(model, folder, write=main)
