@@ -11,7 +11,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NOTEBOOKS := $(sort $(wildcard notebooks/*.ipynb))
-CELL_TIMEOUT ?= 600
+CELL_TIMEOUT ?= 300
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test unit lab lint type nb clean
