@@ -126,7 +126,7 @@ class VllmConfig(Strict):
     sleep: bool = True
     #: What a sync sends of a policy with ``model.lora``: its adapters, or all weights with the adapters merged in.
     lora: Literal["adapter", "merged"] = "adapter"
-    #: Mean difference of log-probs, in nats, that a sync may leave. Null: 1e-4 in float32, 0.1 in bfloat16.
+    #: Mean difference of log-probs, in nats, that a sync may leave. Null: 1e-4 in float32, 0.25 in bfloat16.
     sync_tolerance: float | None = Field(None, gt=0)
     #: Folder that servers on other machines see too, through which weights go to them. Null: a temporary one, for servers on this machine.
     sync_dir: Path | None = None

@@ -193,3 +193,17 @@ def test_a_failing_process_tells_the_others_why(tmp_path: Path) -> None:
     said = end_of(start("failed", tmp_path), survivor=0, limit=60)
     assert f"{PeerFailure.__name__}: process 1 of 2 failed: ValueError: the reward function is broken" in said
     assert "step_000001" in str(CheckpointStore(tmp_path).latest())
+
+
+@pytest.mark.slow
+def test_a_process_that_falls_silent_is_given_up(tmp_path: Path) -> None:
+    processes = start("frozen", tmp_path)
+    try:
+        said = processes[0].communicate(timeout=300)[0]
+        assert processes[0].returncode == 1
+        assert "error: process 1 of 2 has given no sign of life for 30 s; this process stops too" in said
+        assert processes[1].poll() is None  # it still sleeps
+    finally:
+        for p in processes:
+            p.kill()
+            p.wait()

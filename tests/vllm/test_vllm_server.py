@@ -41,7 +41,19 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     program = [sys.executable, "-m", "agentgym_lite.rollout.vllm.serve", str(folder / "model"), "--port", str(port)]
-    options = ["--max-model-len", "128", "--max-num-seqs", "8", "--enable-lora", "--max-lora-rank", "8", "--block-size", "32"]
+    options = [
+        "--max-model-len",
+        "128",
+        "--max-num-seqs",
+        "8",
+        "--dtype",
+        "float32",
+        "--enable-lora",
+        "--max-lora-rank",
+        "8",
+        "--block-size",
+        "32",
+    ]
     with (folder / "log").open("w") as log:
         server = subprocess.Popen([*program, *options], stdout=log, stderr=log, start_new_session=True)
     try:

@@ -165,8 +165,8 @@ class VllmEngine:
         if not float(gaps.mean()) <= self._tolerance:  # also if it is not a number
             raise WeightSyncError(
                 f"expected the engine's log-probs to be the policy's within {self._tolerance:g} nats on average after a sync, found "
-                f"{float(gaps.mean()):.3g} (at most {float(gaps.max()):.3g}): vLLM does not sample with the weights that were sent to it. "
-                "See docs/vllm.md; rollout.engine=native works without it"
+                f"{float(gaps.mean()):.3g} (at most {float(gaps.max()):.3g}): vLLM does not sample with the weights that were sent to it, "
+                "or a server computes in another type (--dtype). See docs/vllm.md; rollout.engine=native works without it"
             )
 
 

@@ -22,8 +22,9 @@ from agentgym_lite.rollout.types import SamplingParams
 PROBES, PROMPT, REPLY = 4, 160, 8
 #: Not 1 and not 0, so that a wrong temperature shows.
 SAMPLING = SamplingParams(temperature=0.7, max_new_tokens=REPLY)
-#: Mean |difference| that rounding may make, in nats. In bfloat16 a logit of 16 is rounded to a multiple of 1/8.
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1}
+#: Mean |difference| that rounding may make, in nats. In bfloat16 a logit of 16 is rounded to a multiple of 1/8: SmolLM2-135M differs from
+#: itself in float32 by 0.06 to 0.09.
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.25}
 #: What is added to a fresh adapter's ``B`` so that it can be seen.
 _VISIBLE = 0.02
 

@@ -125,10 +125,14 @@ class RemoteBackend:
 
     def _served(self, url: str, max_length: int) -> str:
         try:
-            served = self._http.get(f"{url}/v1/models", timeout=30.0).raise_for_status().json()["data"][0]
+            response = self._http.get(f"{url}/v1/models", timeout=30.0)
+            served = response.json()["data"][0]
             name, length = str(served["id"]), int(served["max_model_len"])
         except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as e:
-            raise VllmError(f"expected a vLLM server at {url} (rollout.vllm.url), found {type(e).__name__}: {e!s:.200}; {_START}") from e
+            found = (
+                f"status {response.status_code}" if isinstance(e, KeyError | IndexError | TypeError) else f"{type(e).__name__}: {e!s:.200}"
+            )
+            raise VllmError(f"expected a vLLM server at {url} (rollout.vllm.url), found {found}; {_START}") from e
         if length < max_length:
             raise VllmError(
                 f"the server at {url} takes {length} tokens, rollout.max_length is {max_length}; start it with --max-model-len {max_length}"
