@@ -1,6 +1,6 @@
 """Train the base model with several methods and seeds on one budget of episodes, and tabulate held-out success before and after.
 
-    python scripts/learning_table.py --methods grpo ppo rloo sft dpo agentevol --seeds 0 1 2 --steps 36 --out runs/learning --threads 2
+    python scripts/learning_table.py --methods grpo ppo rloo sft dpo agentevol --seeds 0 1 2 --steps 18 --out runs/learning --threads 2
 
 The budget is what reinforcement learning plays in ``--steps`` steps; the methods that learn from trajectories get as many episodes, an
 expert's included. Runs go one after the other in this process. The same command goes on where a stopped one was: a finished run is not
@@ -177,7 +177,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--steps", type=int, default=36, help="steps of reinforcement learning; they set everyone's budget of episodes")
+    parser.add_argument("--steps", type=int, default=18, help="steps of reinforcement learning; they set everyone's budget of episodes")
     parser.add_argument("--groups", type=int, default=12, help="items per step")
     parser.add_argument("--group-size", type=int, default=8, help="episodes per item")
     parser.add_argument("--base", help="model to begin with instead of the configs'")

@@ -16,8 +16,8 @@ from agentgym_lite.training.logprobs import CHUNK_LOGITS
 GIB = 2**30
 _MOMENTS = ("always", "sampling", "update", "step")
 _BYTES = {"float32": 4, "bfloat16": 2, "mixed": 4}
-#: Copies of a chunk of logits that the loss holds at its worst moment: logits, log-softmax, probabilities of the entropy, gradients.
-_LOGIT_COPIES = 4
+#: Copies of a chunk of logits that the loss holds at its worst moment: scaled, log-softmax, and three of the entropy.
+_LOGIT_COPIES = 5
 #: Copies of the logits of one decoding step that sampling holds: scaled, exponentials, their running sum, targets.
 _SAMPLE_COPIES = 4
 #: What a CUDA context takes, and the share that the allocator cannot use.

@@ -104,7 +104,7 @@ def test_recomputed_layers_keep_their_input_alone() -> None:
     assert held(config())["activations", "update"] == 2 * tokens * layer + 2 * stream
     again = held(config(model={"gradient_checkpointing": True}))
     assert again["activations", "update"] == (2 + 2) * stream
-    assert again["a layer computed again, or the logits", "update"] == max(tokens * layer, 4 * tokens * 10 * 4)
+    assert again["a layer computed again, or the logits", "update"] == max(tokens * layer, 5 * tokens * 10 * 4)
 
 
 def test_a_row_longer_than_a_pass_has_one_of_its_own() -> None:
