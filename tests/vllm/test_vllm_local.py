@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -208,3 +213,21 @@ def test_grpo_trains_on_it(tmp_path: Path, lora: dict[str, int] | None) -> None:
     assert max(m["engine/logp_diff_max"] for m in history) < CLOSE
     assert is_adapted(trainer.model) == (lora is not None)
     assert any(not torch.equal(before[n], p) for n, p in trainer.model.named_parameters())
+
+
+def test_two_processes_train_with_a_vllm_in_each(tmp_path: Path) -> None:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    worker = [sys.executable, str(Path(__file__).with_name("train_worker.py")), str(tmp_path / "run")]
+    run = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    processes = [
+        subprocess.Popen(worker, stdout=subprocess.PIPE, text=True, env=os.environ | run | {"RANK": rank, "LOCAL_RANK": rank})
+        for rank in ("0", "1")
+    ]
+    outputs = [p.communicate(timeout=900)[0] for p in processes]
+    assert [p.returncode for p in processes] == [0, 0]
+    first, second = (json.loads(text.splitlines()[-1]) for text in outputs)
+    assert first == second
+    assert [m["optim/updates"] for m in first] == [1, 1]
+    assert max(m["engine/logp_diff_max"] for m in first) < CLOSE

@@ -89,7 +89,8 @@ class LocalBackend:
             arguments |= {"enforce_eager": True, "block_size": _CPU_BLOCK, "kv_cache_memory_bytes": size}
         else:
             arguments |= {"gpu_memory_utilization": gpu_memory, "enable_sleep_mode": self._sleeps}
-        if dist.is_initialized() and dist.get_world_size() > 1:
+        self._joined = dist.is_initialized() and dist.get_world_size() > 1
+        if self._joined:
             arguments["distributed_executor_backend"] = "external_launcher"  # the run's processes, each with a vLLM of its own
         with _generators_kept():
             self._engine = import_module("vllm.v1.engine.llm_engine").LLMEngine.from_engine_args(vllm.EngineArgs(**arguments))
@@ -161,7 +162,8 @@ class LocalBackend:
 
     def close(self) -> None:
         """Free what the engine holds."""
-        self._engine.engine_core.shutdown()
+        if not self._joined:  # it would end the exchange among the run's processes, which it has joined
+            self._engine.engine_core.shutdown()
         self._folder.cleanup()
 
 
