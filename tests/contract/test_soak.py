@@ -54,12 +54,13 @@ def test_growth_by_hand(kib: list[int], expected: float) -> None:
 def test_a_leak_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(env_soak, "expert", lambda _: Up())
     monkeypatch.setattr(env_soak, "random_agent", lambda _, seed: Up())
+    before = Hoarder.live  # other tests count in the same number
     try:
         done = env_soak.soak(Hoarder.name, 200)
     finally:
         Hoarder.kept.clear()
     assert done["growth"] > GROWTH
-    assert Hoarder.live == 0, "every episode's object was closed"
+    assert Hoarder.live == before, "every episode's object was closed"
 
 
 @pytest.mark.parametrize(("env", "episodes"), [("textcraft", 400), ("babyai", 200)])
