@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 
 from agentgym_envs.core import environment_class, register
 from agentgym_lite.agents import RandomPolicy, Scaffold, TextPolicy, make_scaffold
@@ -31,7 +33,7 @@ def play_in_processes(
     ordered = sorted(specs, key=lambda s: s.env)  # a process loads what an environment needs once
     shards = [ordered[i : i + SHARD] for i in range(0, len(ordered), SHARD)]
     # Processes start afresh: a copy of this one would share its threads' locks and its connections to virtual machines.
-    with ProcessPoolExecutor(min(workers, len(shards)), get_context("spawn"), _register, (targets,)) as pool:
+    with ProcessPoolExecutor(min(workers, len(shards)), get_context("spawn"), _begin, (targets,)) as pool:
         futures = [pool.submit(_play_shard, agent, seed, dict(scaffold), shard, max_rounds) for shard in shards]
         try:
             for future in as_completed(futures):
@@ -56,10 +58,19 @@ def _target(env: str) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def _register(targets: Mapping[str, str]) -> None:
-    """Make environments known that the calling program registered."""
+def _begin(targets: Mapping[str, str]) -> None:
+    """Make environments known that the calling program registered, and end with that program, however it ends."""
     for name, target in targets.items():
         register(name, target)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A killed parent closes no pool: its workers, and the virtual machines that they own, would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _play_shard(agent: str, seed: int, settings: Mapping[str, str], specs: Sequence[EpisodeSpec], max_rounds: int) -> list[Trajectory]:
