@@ -170,6 +170,13 @@ def _cell(x: dict[str, float], sign: str = "") -> str:
     return f"{value} % [{low}, {high}]"
 
 
+def as_json(report: dict[str, Any]) -> str:
+    """The report with a line per run, whose items would otherwise take thousands."""
+    runs = ",\n".join("    " + json.dumps(r) for r in report["runs"])
+    head = json.dumps({k: v for k, v in report.items() if k != "runs"}, indent=2)
+    return head[:-2] + ',\n  "runs": [\n' + runs + "\n  ]\n}\n"
+
+
 # -- command line ----------------------------------------------------------------------------------------------------------
 
 
@@ -208,7 +215,7 @@ def main() -> None:
                 "rows": rows,
                 "runs": [asdict(r) for runs in done.values() for r in runs],
             }
-            (args.out / "learning.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+            (args.out / "learning.json").write_text(as_json(report), encoding="utf-8")
             (args.out / "learning.md").write_text(markdown(rows), encoding="utf-8")
     print(markdown(rows))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -78,3 +79,10 @@ def test_summary_by_hand(table: ModuleType) -> None:
     assert row["gain"]["low"] == 0.0  # both draws may be the item that did not change
     text = table.markdown([row])
     assert "| grpo | 25 % [0, 50] | 75 % [50, 100] | +50 % [+0, +100] | +50, +50 | 100 % | 50 % | 15 s |" in text
+
+
+def test_the_report_has_a_line_per_run(table: ModuleType) -> None:
+    report = {"command": "python x", "rows": [{"method": "grpo"}], "runs": [{"seed": 0, "before": {"a": True, "b": False}}, {"seed": 1}]}
+    text = table.as_json(report)
+    assert json.loads(text) == report
+    assert '    {"seed": 0, "before": {"a": true, "b": false}},\n    {"seed": 1}\n' in text
