@@ -285,8 +285,11 @@ def replay(
     limit_mb: Annotated[float, typer.Option(min=0.1, help="Largest export, in MB.")] = 20.0,
 ) -> None:
     """Look at trajectories in the browser: filter, search, play, compare."""
+    from agentgym_lite.cli.errors import UserError
     from agentgym_lite.cli.replay import run_export, run_replay
 
+    if export is None and (env or item or outcome):
+        raise UserError("--env, --item and --outcome choose what --export writes, found no --export; the page has filters of its own")
     if export is None:
         run_replay(path, port, tokenizer, limit_mb)
     else:

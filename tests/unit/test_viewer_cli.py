@@ -45,6 +45,7 @@ def test_an_export_takes_what_the_options_choose(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["replay", "nowhere", "--env", "babyai"], "found no --export"),
         (["replay", "nowhere"], "expected a trajectories.jsonl, a run folder or a folder of runs at 'nowhere'"),
         (["play", "--env", "chess"], "no environment is called 'chess'"),
         (["play", "--env", "textcraft", "--item", "textcraft_x"], "expected an item id such as 'textcraft_0', found 'textcraft_x'"),
